@@ -1,0 +1,87 @@
+//! One table for every deadline of every peer. A peer has at most one deadline of each kind, and only while it is in a
+//! state that waits for something, so the table is as small as the number of peers that wait.
+
+use std::collections::BTreeSet;
+
+use super::time::{NEVER, Nanos};
+
+/// What a deadline is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// WAITING is over: spawn the replacement.
+    Respawn,
+    /// The connection does not serve in time (L4).
+    Start,
+    /// SIGTERM to the group: the first signal of the ladder (P6, L5).
+    Terminate,
+    /// SIGKILL to the group.
+    Kill,
+    /// stdout was read long enough after the exit (L3).
+    StdoutDrain,
+    /// stderr likewise.
+    StderrDrain,
+    /// No longer waiting for the end of the readers of stdin (L19).
+    StdinHangup,
+}
+
+const ALL: [Timer; 7] = [
+    Timer::Respawn,
+    Timer::Start,
+    Timer::Terminate,
+    Timer::Kill,
+    Timer::StdoutDrain,
+    Timer::StderrDrain,
+    Timer::StdinHangup,
+];
+
+/// The deadlines of one peer, as the table needs them to find its rows again.
+#[derive(Debug, Default, Clone)]
+pub struct Own([Option<Nanos>; ALL.len()]);
+
+/// All deadlines, earliest first.
+#[derive(Debug, Default)]
+pub struct Deadlines {
+    rows: BTreeSet<(Nanos, u32, Timer)>,
+}
+
+impl Deadlines {
+    /// Sets the deadline `timer` of the peer in `slot`, in place of an earlier one of that kind.
+    pub fn set(&mut self, own: &mut Own, slot: u32, timer: Timer, at: Nanos) {
+        self.clear(own, slot, timer);
+        if at != NEVER {
+            own.0[timer as usize] = Some(at);
+            self.rows.insert((at, slot, timer));
+        }
+    }
+
+    /// Takes the deadline out, if there is one.
+    pub fn clear(&mut self, own: &mut Own, slot: u32, timer: Timer) {
+        if let Some(at) = own.0[timer as usize].take() {
+            self.rows.remove(&(at, slot, timer));
+        }
+    }
+
+    /// Takes all deadlines of a peer out.
+    pub fn clear_all(&mut self, own: &mut Own, slot: u32) {
+        for timer in ALL {
+            self.clear(own, slot, timer);
+        }
+    }
+
+    /// The earliest deadline.
+    pub fn next(&self) -> Option<Nanos> {
+        self.rows.first().map(|row| row.0)
+    }
+
+    /// The earliest deadline that is due at `now`. The caller clears it.
+    pub fn due(&self, now: Nanos) -> Option<(u32, Timer)> {
+        self.rows.first().filter(|row| row.0 <= now).map(|row| (row.1, row.2))
+    }
+}
+
+impl Own {
+    /// When the deadline of that kind is, if it is set.
+    pub fn get(&self, timer: Timer) -> Option<Nanos> {
+        self.0[timer as usize]
+    }
+}

@@ -1,0 +1,227 @@
+//! Lines out of a stream of bytes. Rules W1, W3 and W5: a line ends with LF; trailing CRs, blank lines and a UTF-8 BOM
+//! before the first line are dropped in silence; a last line without LF is taken at the end of the stream; a line over
+//! the limit ends the connection.
+//!
+//! What a read brought is cut into lines at once, the lines are handed out one by one later, and nothing is read while
+//! lines are left. So a queue that fills up (F1) stops in the middle of a buffer without losing its place. A line's end is
+//! overwritten with a NUL, for hosts that treat the payload as a C string. Part of a line at the end of a buffer is
+//! carried to the next one, and the search for its end goes on where it stopped.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use super::chunk::{Chunk, Pool, READ_BYTES};
+use crate::scan::{self, Span};
+
+/// Least room offered to a read, so that a line that crosses buffers is not fetched in crumbs.
+const LEAST_ROOM: usize = 16 << 10;
+
+/// One line, without its end, inside the buffer it arrived in.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    chunk: Rc<Chunk>,
+    start: u32,
+    end: u32,
+}
+
+impl Frame {
+    /// The bytes of the line.
+    pub fn bytes(&self) -> &[u8] {
+        &self.chunk.bytes()[self.start as usize..self.end as usize]
+    }
+
+    /// The bytes of the line and the NUL behind them.
+    pub fn with_nul(&self) -> &[u8] {
+        &self.chunk.bytes()[self.start as usize..=self.end as usize]
+    }
+}
+
+/// The line over the limit that ended a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a line of more than {limit} bytes")]
+pub struct TooLong {
+    /// The limit that was passed.
+    pub limit: usize,
+}
+
+/// Cuts one stream into lines.
+#[derive(Debug)]
+pub struct Framer {
+    pool: Rc<Pool>,
+    pinned: Rc<Cell<usize>>,
+    limit: usize,
+    /// The buffer that is being filled; its bytes up to `filled` are a line that has not ended.
+    open: Option<Vec<u8>>,
+    filled: usize,
+    /// Up to here no LF was found.
+    searched: usize,
+    /// The last buffer in which lines ended, while some of them were not handed out.
+    chunk: Option<Rc<Chunk>>,
+    lines: VecDeque<Span>,
+    before_first_line: bool,
+    too_long: bool,
+    ending: bool,
+}
+
+impl Framer {
+    /// A framer for one connection. `pinned` measures what its lines hold.
+    pub fn new(pool: Rc<Pool>, pinned: Rc<Cell<usize>>, limit: usize) -> Self {
+        Self {
+            pool,
+            pinned,
+            limit,
+            open: None,
+            filled: 0,
+            searched: 0,
+            chunk: None,
+            lines: VecDeque::new(),
+            before_first_line: true,
+            too_long: false,
+            ending: false,
+        }
+    }
+
+    /// Room for the next read. Call it only when no line is left (`has_line`).
+    pub fn room(&mut self) -> &mut [u8] {
+        debug_assert!(self.lines.is_empty());
+        let pool = &self.pool;
+        let open = self.open.get_or_insert_with(|| pool.take(READ_BYTES));
+        if open.len() - self.filled < LEAST_ROOM {
+            // One byte past the limit tells a line that is too long from one that just fits; one more is for its NUL.
+            let largest = self.limit.saturating_add(2).max(READ_BYTES);
+            let wanted = (open.len() * 2).min(largest).max(self.filled + 2);
+            if wanted > open.len() {
+                let mut larger = self.pool.take(wanted);
+                larger[..self.filled].copy_from_slice(&open[..self.filled]);
+                self.pool.give(std::mem::replace(open, larger));
+            }
+        }
+        // The last byte is kept back: at the end of the stream an unended line needs it for its NUL.
+        let end = open.len() - 1;
+        &mut open[self.filled..end]
+    }
+
+    /// `count` bytes were read into the room.
+    pub fn filled(&mut self, count: usize) {
+        self.filled += count;
+        self.cut();
+        if self.filled == 0 {
+            self.release();
+        }
+    }
+
+    /// The stream ended, or is given up: what is left of an unended line is its last line.
+    pub fn end(&mut self) {
+        self.ending = true;
+        self.end_part();
+    }
+
+    /// Makes a line of the unended one, once the lines before it are handed out: they lie in another buffer.
+    fn end_part(&mut self) {
+        if !self.ending || !self.lines.is_empty() {
+            return;
+        }
+        let left = std::mem::take(&mut self.filled);
+        if left > 0
+            && !self.too_long
+            && let Some(buffer) = self.open.take()
+        {
+            let buffer = self.note_line(buffer, 0, left);
+            self.freeze(buffer);
+        }
+        self.release();
+    }
+
+    /// Whether a line waits to be handed out.
+    pub fn has_line(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
+    /// The next line.
+    pub fn next_line(&mut self) -> Option<Frame> {
+        let span = self.lines.pop_front()?;
+        let chunk = if self.lines.is_empty() { self.chunk.take() } else { self.chunk.clone() };
+        self.end_part();
+        chunk.map(|chunk| Frame { chunk, start: span.start, end: span.end })
+    }
+
+    /// The line over the limit that ended this stream, once all lines before it are handed out.
+    pub fn too_long(&self) -> Option<TooLong> {
+        (self.too_long && self.lines.is_empty()).then_some(TooLong { limit: self.limit })
+    }
+
+    /// Cuts what is filled into lines, and starts a fresh buffer with the rest if any line ended.
+    fn cut(&mut self) {
+        let Some(mut buffer) = self.open.take() else {
+            return;
+        };
+        let mut start = 0;
+        let mut from = self.searched;
+        while let Some(found) = scan::find_newline(&buffer[from..self.filled]) {
+            let end = from + found;
+            if end - start > self.limit {
+                self.too_long = true;
+                break;
+            }
+            buffer = self.note_line(buffer, start, end);
+            start = end + 1;
+            from = start;
+        }
+        if !self.too_long && self.filled - start > self.limit {
+            self.too_long = true;
+        }
+        let rest = start..self.filled;
+        self.filled = if self.too_long { 0 } else { rest.len() };
+        self.searched = self.filled;
+        if self.lines.is_empty() {
+            // Nothing but blank lines ended here, if anything did: the buffer has no other user.
+            buffer.copy_within(rest.start..rest.start + self.filled, 0);
+            self.open = Some(buffer);
+            return;
+        }
+        if self.filled > 0 {
+            let mut next = self.pool.take(READ_BYTES.max(self.filled + LEAST_ROOM));
+            next[..self.filled].copy_from_slice(&buffer[rest]);
+            self.open = Some(next);
+        }
+        self.freeze(buffer);
+    }
+
+    /// Writes the line from `start` to its LF at `end` down, unless it is blank.
+    fn note_line(&mut self, mut buffer: Vec<u8>, mut start: usize, mut end: usize) -> Vec<u8> {
+        const BOM: &[u8] = b"\xEF\xBB\xBF";
+        if std::mem::take(&mut self.before_first_line) && buffer[start..end].starts_with(BOM) {
+            start += BOM.len();
+        }
+        while end > start && buffer[end - 1] == b'\r' {
+            end -= 1;
+        }
+        if !scan::is_blank(&buffer[start..end]) {
+            buffer[end] = 0;
+            self.lines.push_back(Span { start: start as u32, end: end as u32 });
+        }
+        buffer
+    }
+
+    fn freeze(&mut self, buffer: Vec<u8>) {
+        if self.lines.is_empty() {
+            self.pool.give(buffer);
+        } else {
+            self.chunk = Some(Chunk::freeze(buffer, &self.pool, &self.pinned));
+        }
+    }
+
+    /// Gives the open buffer back: nothing of a line is in it.
+    fn release(&mut self) {
+        self.filled = 0;
+        self.searched = 0;
+        if let Some(buffer) = self.open.take() {
+            self.pool.give(buffer);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "framing_tests.rs"]
+mod tests;

@@ -1,0 +1,296 @@
+//! What one line is: which kind of JSON-RPC message, and where its parts lie. Rules W2, W4 and the shapes of R6, R11 and Z1.
+//! The parts are offsets into the line; nothing is decoded and nothing is copied.
+
+use super::policy::Mode;
+use crate::scan::{self, Checks, Envelope, Id, Span, Top};
+
+/// The kinds of MESSAGE events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageKind {
+    /// A result.
+    Result,
+    /// An error answered by the server.
+    RemoteError,
+    /// A notification.
+    Notification,
+    /// A request of the server.
+    Request,
+    /// An answer to nothing the library knows of; in raw mode an array.
+    Unmatched,
+}
+
+/// Where the parts of a message lie in its line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// The method, without its quotes.
+    pub method: Option<Span>,
+    /// The value of `params`, `result` or `error`.
+    pub body: Option<Span>,
+    /// The id, a string with its quotes.
+    pub id: Option<Span>,
+    /// `error.code`, 0 if there is none.
+    pub error_code: i64,
+}
+
+/// What became of a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reading {
+    /// A message for the host.
+    Message(MessageKind, Parts),
+    /// A message that a server of this revision must not send.
+    Forbidden(Parts),
+    /// No message; the text says why.
+    Malformed(String),
+}
+
+/// Reads one line of a server.
+pub fn read_line(line: &[u8], mode: Mode, grammar_bytes: usize) -> Reading {
+    let checks = if line.len() <= grammar_bytes { Checks::Grammar } else { Checks::Structure };
+    let envelope = match scan::scan(line, checks) {
+        Ok(envelope) => envelope,
+        Err(defect) => return Reading::Malformed(format!("not JSON: {defect}")),
+    };
+    if mode == Mode::Raw && envelope.top == Top::Array {
+        return Reading::Message(MessageKind::Unmatched, Parts::default());
+    }
+    match shape(&envelope) {
+        Err(reason) => Reading::Malformed(reason.to_owned()),
+        Ok((kind, parts)) => match (mode, kind) {
+            (Mode::Raw, kind) => Reading::Message(kind, parts),
+            (Mode::Modern, MessageKind::Notification) => Reading::Message(kind, parts),
+            (Mode::Modern, MessageKind::Request) => Reading::Forbidden(parts),
+            (Mode::Modern, _) => Reading::Message(MessageKind::Unmatched, parts),
+        },
+    }
+}
+
+/// The JSON-RPC shape of an envelope, or why it has none.
+fn shape(e: &Envelope) -> Result<(MessageKind, Parts), &'static str> {
+    match e.top {
+        Top::Object => {}
+        Top::Array => return Err("a batch array, which this revision does not have"),
+        Top::Other => return Err("JSON, but not a JSON-RPC message: not an object"),
+    }
+    if e.duplicate_key {
+        return Err("a key of the JSON-RPC envelope stands in it twice");
+    }
+    if !e.jsonrpc_2 {
+        return Err("JSON, but not a JSON-RPC message: \"jsonrpc\" is not \"2.0\"");
+    }
+    let usable_id = matches!(e.id, Id::Integer(_) | Id::String);
+    let mut parts = Parts { method: e.method, id: e.id_span, ..Parts::default() };
+    if e.method.is_some() {
+        if e.result.is_some() || e.error.is_some() {
+            return Err("a JSON-RPC envelope with a method beside a result or an error");
+        }
+        if !e.method_is_string {
+            return Err("a JSON-RPC envelope whose method is not a string");
+        }
+        parts.body = e.params;
+        return match e.id {
+            Id::Absent => Ok((MessageKind::Notification, parts)),
+            _ if usable_id => Ok((MessageKind::Request, parts)),
+            _ => Err("a JSON-RPC request whose id is neither a string nor an integer"),
+        };
+    }
+    match (e.result, e.error) {
+        (Some(_), Some(_)) => Err("a JSON-RPC envelope with a result beside an error"),
+        (Some(result), None) if usable_id => {
+            parts.body = Some(result);
+            Ok((MessageKind::Result, parts))
+        }
+        (Some(_), None) => Err("a JSON-RPC result whose id is neither a string nor an integer"),
+        (None, Some(error)) if e.error_is_object => {
+            parts.body = Some(error);
+            parts.error_code = e.error_code.unwrap_or(0);
+            Ok((MessageKind::RemoteError, parts))
+        }
+        (None, Some(_)) => Err("a JSON-RPC error that is not an object"),
+        (None, None) => Err("JSON, but not a JSON-RPC message: neither method nor result nor error"),
+    }
+}
+
+/// Checks a line the host wants to send as it is and brings it into one line: R2, R11. Line breaks between tokens become
+/// spaces; inside strings JSON does not allow them. Returns the line with its LF.
+pub fn outgoing_line(text: &[u8], mode: Mode, outbound_bytes: usize) -> Result<Vec<u8>, String> {
+    let text = text.trim_ascii();
+    if text.len() >= outbound_bytes {
+        return Err(format!(
+            "the line has {} bytes with its line feed; outbound_bytes is {outbound_bytes}",
+            text.len() + 1
+        ));
+    }
+    let envelope = scan::scan(text, Checks::Grammar).map_err(|defect| format!("the line is not JSON: {defect}"))?;
+    if mode == Mode::Raw && envelope.top == Top::Array {
+        return Ok(one_line(text));
+    }
+    let (kind, _) = shape(&envelope).map_err(|reason| format!("the line is refused: {reason}"))?;
+    if mode == Mode::Modern {
+        match kind {
+            MessageKind::Notification => {}
+            MessageKind::Request if envelope.id == Id::String && !spells_integer(&envelope, text) => {}
+            MessageKind::Request => {
+                return Err(
+                    "the id of a request passed to send must be a string that does not spell an integer: integers are \
+                            the library's own"
+                        .to_owned(),
+                );
+            }
+            _ => {
+                return Err("a client of this revision sends requests and notifications, never answers".to_owned());
+            }
+        }
+    }
+    Ok(one_line(text))
+}
+
+fn one_line(text: &[u8]) -> Vec<u8> {
+    let mut line = Vec::with_capacity(text.len() + 1);
+    line.extend(text.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
+    line.push(b'\n');
+    line
+}
+
+/// Whether the string id reads as a whole number, which the library would take for one of its own (R6). Escaped digits
+/// count: a server may answer with the same string spelled plainly.
+fn spells_integer(envelope: &Envelope, text: &[u8]) -> bool {
+    let Some(id) = envelope.id_span else {
+        return false;
+    };
+    let Ok(id) = serde_json::from_slice::<String>(id.of(text)) else {
+        // A lone surrogate: no digit either way.
+        return false;
+    };
+    let digits = id.strip_prefix(['-', '+']).unwrap_or(&id);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(line: &str, mode: Mode) -> Option<MessageKind> {
+        match read_line(line.as_bytes(), mode, 1 << 16) {
+            Reading::Message(kind, _) => Some(kind),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn w02_lines_that_are_no_message() {
+        for line in [
+            "Server started v1.2",
+            "\u{1b}[32mINFO \u{1b}[0m ready",
+            "{not json",
+            r#"{"status":200,"message":"Success"}"#,
+            "null",
+            "42",
+            "\"text\"",
+            "{}",
+            "true",
+            "[]",
+            r#"[{"jsonrpc":"2.0","id":1,"result":{}}]"#,
+            r#"{"jsonrpc":"2.0"}"#,
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"1.0","id":1,"result":{}}"#,
+            r#"{"id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{}}"#,
+            r#"{"jsonrpc":"2.0","method":"a","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","error":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"id":2,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"result":{},"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"\u0069d":2,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1.5,"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","method":1}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":"bad"}"#,
+            "{\"jsonrpc\":\"2.0\",\"method\":\"a\0b\"}",
+        ] {
+            let reading = read_line(line.as_bytes(), Mode::Modern, 1 << 16);
+            assert!(matches!(reading, Reading::Malformed(_)), "{line}: {reading:?}");
+            let raw = read_line(line.as_bytes(), Mode::Raw, 1 << 16);
+            assert_eq!(matches!(raw, Reading::Malformed(_)), !line.starts_with('['), "{line}: {raw:?}");
+        }
+    }
+
+    #[test]
+    fn z01_raw_tells_shapes() {
+        use MessageKind::*;
+        for (line, expected) in [
+            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Result),
+            (r#"{"jsonrpc":"2.0","id":"a","result":null}"#, Result),
+            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601}}"#, RemoteError),
+            (r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700}}"#, RemoteError),
+            (r#"{"jsonrpc":"2.0","error":{"code":-32700}}"#, RemoteError),
+            (r#"{"jsonrpc":"2.0","method":"a"}"#, Notification),
+            (r#"{"jsonrpc":"2.0","method":"a","params":{}}"#, Notification),
+            (r#"{"jsonrpc":"2.0","id":0,"method":"a"}"#, Request),
+            ("[1]", Unmatched),
+        ] {
+            assert_eq!(kind(line, Mode::Raw), Some(expected), "{line}");
+        }
+    }
+
+    #[test]
+    fn z04_a_modern_server_sends_no_requests_and_unknown_answers_are_unmatched() {
+        let request = br#"{"jsonrpc":"2.0","id":0,"method":"roots/list"}"#;
+        assert!(matches!(read_line(request, Mode::Modern, 1 << 16), Reading::Forbidden(_)));
+        for line in [
+            r#"{"jsonrpc":"2.0","id":"x","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":"x","error":{"code":-1}}"#,
+            r#"{"jsonrpc":"2.0","error":{"code":-32700}}"#,
+        ] {
+            assert_eq!(kind(line, Mode::Modern), Some(MessageKind::Unmatched), "{line}");
+        }
+    }
+
+    #[test]
+    fn w04_parts_are_raw_slices() {
+        let line = br#" {"id" : "a\u0062" , "jsonrpc":"2.0","error": {"code":-32601,"message":"x"} } "#;
+        let Reading::Message(MessageKind::RemoteError, parts) = read_line(line, Mode::Raw, 1 << 16) else {
+            panic!("a remote error");
+        };
+        assert_eq!(parts.error_code, -32601);
+        assert_eq!(parts.id.map(|s| s.of(line)), Some(&br#""a\u0062""#[..]));
+        assert_eq!(parts.body.map(|s| s.of(line)), Some(&br#"{"code":-32601,"message":"x"}"#[..]));
+    }
+
+    #[test]
+    fn w04_grammar_bytes_says_how_far_the_whole_grammar_is_checked() {
+        let sloppy = br#"{"jsonrpc":"2.0","id":1,"result":{"a":{"b":01}}}"#;
+        assert!(matches!(read_line(sloppy, Mode::Raw, sloppy.len()), Reading::Malformed(_)));
+        assert!(matches!(read_line(sloppy, Mode::Raw, sloppy.len() - 1), Reading::Message(..)));
+    }
+
+    #[test]
+    fn r11_what_send_takes() {
+        let out = |text: &str, mode| outgoing_line(text.as_bytes(), mode, 1 << 16);
+        let request = r#"{"jsonrpc":"2.0","id":"list-1","method":"tools/list"}"#;
+        assert_eq!(out(request, Mode::Modern), Ok([request.as_bytes(), b"\n"].concat()));
+        let spread = "\r\n{\"jsonrpc\":\"2.0\",\n\"method\":\"a\\n\"\r\n}\n";
+        assert_eq!(out(spread, Mode::Modern), Ok(b"{\"jsonrpc\":\"2.0\", \"method\":\"a\\n\"  }\n".to_vec()));
+        for refused in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":"1","method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":"\u0031","method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":"-12","method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":"a","result":{}}"#,
+            "[]",
+        ] {
+            assert!(out(refused, Mode::Modern).is_err(), "{refused}");
+            assert!(out(refused, Mode::Raw).is_ok(), "{refused}");
+        }
+        for never in ["", " ", "{", "{}", "nonsense", "{\"jsonrpc\":\"2.0\",\"method\":\"a\nb\"}", "\u{feff}{}"] {
+            assert!(out(never, Mode::Modern).is_err(), "{never}");
+            assert!(out(never, Mode::Raw).is_err(), "{never}");
+        }
+    }
+
+    #[test]
+    fn r02_a_line_that_can_never_fit_is_refused() {
+        let text = br#"{"jsonrpc":"2.0","method":"a"}"#;
+        assert!(outgoing_line(text, Mode::Raw, text.len()).is_err());
+        assert!(outgoing_line(text, Mode::Raw, text.len() + 1).is_ok());
+    }
+}

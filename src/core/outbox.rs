@@ -1,0 +1,178 @@
+//! Bytes on their way to a server: bounded, written in the order they came, never sent to anybody else (F4, W5). It also
+//! knows where each numbered line began, so that after a death it can be said which of them the server cannot have read
+//! (R11, L19).
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+/// Small lines share a segment up to this size, so that they leave in few slices.
+const SEGMENT: usize = 64 << 10;
+/// Slices of one write. More would not fit a pipe anyway.
+const SLICES: usize = 16;
+
+/// What waits to be written to one connection.
+#[derive(Debug)]
+pub struct Outbox {
+    segments: VecDeque<Vec<u8>>,
+    /// Bytes of the first segment that are written already.
+    head: usize,
+    queued: usize,
+    /// Bytes the pipe has taken since the connection began.
+    written: u64,
+    /// Number and offset of each line that may lie unread; older ones are forgotten as they become certainly read.
+    lines: VecDeque<(u64, u64)>,
+    /// What the pipe holds at most: a byte further back than this was read.
+    pipe_bytes: u64,
+}
+
+impl Outbox {
+    /// An empty outbox before a pipe of `pipe_bytes`.
+    pub fn new(pipe_bytes: usize) -> Self {
+        Self {
+            segments: VecDeque::new(),
+            head: 0,
+            queued: 0,
+            written: 0,
+            lines: VecDeque::new(),
+            pipe_bytes: pipe_bytes as u64,
+        }
+    }
+
+    /// Bytes that wait.
+    pub fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Adds a line, LF included, under its number.
+    pub fn push(&mut self, number: u64, line: Vec<u8>) {
+        self.lines.push_back((number, self.written + self.queued as u64));
+        self.queued += line.len();
+        match self.segments.back_mut() {
+            Some(last) if last.len() + line.len() <= SEGMENT => last.extend_from_slice(&line),
+            _ => self.segments.push_back(line),
+        }
+    }
+
+    /// The next bytes to write, as slices for one call.
+    pub fn slices<'a>(&'a self, out: &mut [IoSlice<'a>; SLICES]) -> usize {
+        let mut count = 0;
+        for (slot, segment) in out.iter_mut().zip(&self.segments) {
+            let from = if count == 0 { self.head } else { 0 };
+            *slot = IoSlice::new(&segment[from..]);
+            count += 1;
+        }
+        count
+    }
+
+    /// The pipe took `count` bytes.
+    pub fn wrote(&mut self, count: usize) {
+        self.queued -= count;
+        self.written += count as u64;
+        self.head += count;
+        while let Some(first) = self.segments.front() {
+            if self.head < first.len() {
+                break;
+            }
+            self.head -= first.len();
+            self.segments.pop_front();
+        }
+        let surely_read = self.written.saturating_sub(self.pipe_bytes);
+        while self.lines.front().is_some_and(|line| line.1 < surely_read) {
+            self.lines.pop_front();
+        }
+    }
+
+    /// Drops what was not written; the numbers of its lines are remembered.
+    pub fn give_up(&mut self) {
+        self.segments = VecDeque::new();
+        self.head = 0;
+        self.queued = 0;
+    }
+
+    /// Whether a whole line lies in the pipe if that holds `unread` bytes: only then is the exact count worth waiting for.
+    pub fn may_be_unread(&self, unread: u64) -> bool {
+        self.first_unread(Some(unread)) != self.first_unread(None)
+    }
+
+    /// The number of the first line of which the server cannot have read a byte. `unread` is what lies in the pipe with no
+    /// reader left; without it only what was never written counts.
+    pub fn first_unread(&self, unread: Option<u64>) -> Option<u64> {
+        let read_to = self.written.saturating_sub(unread.unwrap_or(0));
+        self.lines.iter().find(|line| line.1 >= read_to).map(|line| line.0)
+    }
+}
+
+/// Slices for one write, empty.
+pub fn no_slices<'a>() -> [IoSlice<'a>; SLICES] {
+    [IoSlice::new(&[]); SLICES]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(outbox: &mut Outbox, most: usize) -> Vec<u8> {
+        let mut slices = no_slices();
+        let count = outbox.slices(&mut slices);
+        let mut all = slices[..count].iter().flat_map(|s| s.to_vec()).collect::<Vec<_>>();
+        all.truncate(most);
+        outbox.wrote(all.len());
+        all
+    }
+
+    #[test]
+    fn f04_bytes_leave_in_order_whatever_the_pipe_takes() {
+        let mut outbox = Outbox::new(1 << 16);
+        let mut expected = Vec::new();
+        for n in 0..200u64 {
+            let line = vec![b'a' + (n % 26) as u8; (n as usize * 37) % 9000 + 1];
+            expected.extend_from_slice(&line);
+            outbox.push(n + 1, line);
+        }
+        assert_eq!(outbox.queued(), expected.len());
+        let mut got = Vec::new();
+        for most in (1..).map(|n| n * 977 % 70_000 + 1) {
+            if outbox.queued() == 0 {
+                break;
+            }
+            got.extend(drain(&mut outbox, most));
+        }
+        assert!(got == expected);
+        assert_eq!(drain(&mut outbox, 1), b"");
+    }
+
+    #[test]
+    fn r11_the_first_unread_line_has_no_byte_read() {
+        let mut outbox = Outbox::new(1 << 16);
+        for n in 1..=4 {
+            outbox.push(n, b"0123456789".to_vec());
+        }
+        assert_eq!(outbox.first_unread(None), Some(1), "nothing was written");
+        drain(&mut outbox, 25);
+        assert_eq!(outbox.first_unread(None), Some(4), "part of line 3 was written");
+        assert_eq!(outbox.first_unread(Some(4)), Some(4), "byte 21 was read: line 3 may have been begun");
+        assert_eq!(outbox.first_unread(Some(5)), Some(3));
+        assert_eq!(outbox.first_unread(Some(15)), Some(2));
+        assert_eq!(outbox.first_unread(Some(25)), Some(1));
+        drain(&mut outbox, 15);
+        assert_eq!(outbox.first_unread(None), None);
+        assert!(!outbox.may_be_unread(0));
+        assert!(!outbox.may_be_unread(9));
+        assert!(outbox.may_be_unread(10));
+        outbox.push(5, b"x".to_vec());
+        outbox.give_up();
+        assert!(!outbox.may_be_unread(9), "what was never written needs no question");
+        assert_eq!(outbox.first_unread(None), Some(5), "a line that was never written stays known");
+    }
+
+    #[test]
+    fn r11_lines_that_were_surely_read_are_forgotten() {
+        let mut outbox = Outbox::new(100);
+        for n in 1..=10_000 {
+            outbox.push(n, b"0123456789".to_vec());
+            drain(&mut outbox, 10);
+        }
+        assert!(outbox.lines.len() <= 11, "{}", outbox.lines.len());
+        assert_eq!(outbox.first_unread(Some(100)), Some(9_991));
+    }
+}

@@ -1,0 +1,325 @@
+//! What happens to a connection: bytes, ends of streams, the exit, deadlines. Rules L2 to L7, W1 to W3, F1.
+
+use crate::core::connection::{Action, Connection, Ctx, ExitReport, StdinReport};
+use crate::core::deadlines::Timer;
+use crate::core::event::{CloseReason, Event, Fault};
+use crate::core::log::{Level, escape_into};
+use crate::core::message::{self, Reading};
+use crate::core::time::after;
+
+use super::Peer;
+use super::state::*;
+
+/// Bytes of a bad line that an ERROR shows (W2).
+const EXCERPT_BYTES: usize = 200;
+
+impl Peer {
+    /// Whether stdout is to be read now.
+    pub fn wants_stdout(&self) -> bool {
+        self.connection().is_some_and(|conn| conn.stdout_open() && !conn.framer.has_line()) && self.has_room()
+    }
+
+    /// Whether lines that were read already wait for the host to make room, or for their turn.
+    pub fn has_backlog(&self) -> bool {
+        self.connection().is_some_and(|conn| conn.framer.has_line()) && self.has_room()
+    }
+
+    /// Where the next read of stdout goes.
+    pub fn stdout_room(&mut self) -> Option<&mut [u8]> {
+        self.state.connection_mut().map(|conn| conn.framer.room())
+    }
+
+    /// `count` bytes were read into the room; up to `frames` lines of them are taken now.
+    pub fn stdout_read(&mut self, ctx: &mut Ctx<'_>, count: usize, frames: usize) -> usize {
+        let Some(conn) = self.state.connection_mut() else {
+            return 0;
+        };
+        conn.stdout_took(count);
+        conn.framer.filled(count);
+        self.take_lines(ctx, frames)
+    }
+
+    /// Turns up to `frames` lines into events while the host has room, and says how many it took.
+    pub fn take_lines(&mut self, ctx: &mut Ctx<'_>, frames: usize) -> usize {
+        let mut taken = 0;
+        while taken < frames && self.has_room() {
+            let Some(conn) = self.state.connection_mut() else {
+                break;
+            };
+            let served = conn.served;
+            let Some(frame) = conn.framer.next_line() else {
+                break;
+            };
+            taken += 1;
+            if !served {
+                self.log(Level::Warning, "dropped a message that came before the connection served".to_owned());
+                continue;
+            }
+            let reading = message::read_line(frame.bytes(), self.policy.mode, self.policy.limits.grammar_bytes);
+            self.queue.push_counted(match reading {
+                Reading::Message(kind, parts) => Event::Message { kind, parts, frame },
+                Reading::Forbidden(parts) => Event::Forbidden { parts, frame },
+                Reading::Malformed(reason) => {
+                    let mut text = reason;
+                    text.push_str(": ");
+                    escape_into(&mut text, frame.bytes(), EXCERPT_BYTES);
+                    Event::Error(Box::new(self.trouble(Fault::Malformed, text)))
+                }
+            });
+        }
+        self.mind_room(ctx);
+        if let Some(too_long) = self.connection().and_then(|conn| conn.framer.too_long())
+            && self.connection().is_some_and(Connection::stdout_open)
+        {
+            self.tell_broken(Fault::FrameTooLarge, format!("the server wrote {too_long}"));
+            self.death(ctx, Death::Stdout, None);
+        }
+        self.settle(ctx);
+        taken
+    }
+
+    /// What broke the connection is an ERROR at once, except for a replacement that does not serve yet: its one ERROR comes
+    /// when it is gone, and says it then (L11).
+    fn tell_broken(&mut self, fault: Fault, text: String) {
+        match &mut self.state {
+            State::Starting { conn, .. } if conn.life > 1 => {
+                conn.failure.get_or_insert(text);
+            }
+            _ => {
+                let trouble = self.trouble(fault, text);
+                self.queue.push(Event::Error(Box::new(trouble)));
+            }
+        }
+    }
+
+    /// stdout ended, or could not be read for the reason given.
+    pub fn stdout_ended(&mut self, ctx: &mut Ctx<'_>, failure: Option<String>, stdin: Option<StdinReport>) {
+        if !self.connection().is_some_and(Connection::stdout_open) {
+            return;
+        }
+        let own = &mut self.own;
+        if let Some(conn) = self.state.connection_mut() {
+            conn.close_stdout(ctx, own);
+        }
+        if let Some(text) = failure {
+            self.tell_broken(Fault::Io, text);
+        }
+        self.death(ctx, Death::Stdout, stdin);
+        self.take_lines(ctx, usize::MAX);
+    }
+
+    /// Bytes of stderr.
+    pub fn stderr_read(&mut self, ctx: &mut Ctx<'_>, bytes: &[u8]) {
+        let queue = &mut self.queue;
+        if let Some(conn) = self.state.connection_mut() {
+            conn.stderr.feed(bytes, |line| queue.log(Level::Server, line));
+            conn.stderr_took(ctx, bytes.len());
+        }
+        self.settle(ctx);
+    }
+
+    /// stderr ended.
+    pub fn stderr_ended(&mut self, ctx: &mut Ctx<'_>) {
+        if let Some(conn) = self.state.connection_mut() {
+            conn.close_stderr(ctx);
+        }
+        self.settle(ctx);
+    }
+
+    /// A write met a pipe without readers, or the pipe reported it.
+    pub fn stdin_gone(&mut self, ctx: &mut Ctx<'_>, report: StdinReport) {
+        self.death(ctx, Death::Stdin, Some(report));
+        self.settle(ctx);
+    }
+
+    /// The process is gone.
+    pub fn exited(&mut self, ctx: &mut Ctx<'_>, report: ExitReport) {
+        let exit_drain = self.policy.exit_drain;
+        let own = &mut self.own;
+        if let Some(conn) = self.state.connection_mut() {
+            conn.exited(ctx, own, report, exit_drain);
+        }
+        self.death(ctx, Death::Exit, report.stdin);
+        self.mind_room(ctx);
+        self.settle(ctx);
+    }
+
+    /// A death signal. The first one of a connection reads the clock and decides what comes next (L4); later ones only close
+    /// what they are about.
+    fn death(&mut self, ctx: &mut Ctx<'_>, death: Death, stdin: Option<StdinReport>) {
+        let slow = death == Death::TooSlow;
+        let budget = &mut self.budget;
+        let mut first = true;
+        self.state = match std::mem::replace(&mut self.state, State::Closed) {
+            State::Running { conn } => State::Ending { conn, next: budget.decide(ctx.now, slow).into() },
+            State::Starting { conn, doomed: None } if conn.life == 1 => {
+                State::Ending { conn, next: budget.decide(ctx.now, slow).into() }
+            }
+            State::Starting { conn, doomed: None } => {
+                State::Starting { conn, doomed: Some(budget.decide(ctx.now, slow).into()) }
+            }
+            State::Draining { mut conn } => {
+                if death == Death::Stdin {
+                    // Before the end is closed: what it tells of unread bytes would be lost.
+                    conn.stop_writing(ctx, stdin);
+                }
+                self.begin_closing(ctx, conn)
+            }
+            same => {
+                first = false;
+                same
+            }
+        };
+        if first {
+            ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Start);
+        }
+        let asked = matches!(self.state, State::Closing { .. });
+        let own = &mut self.own;
+        let (State::Starting { conn, .. } | State::Ending { conn, .. } | State::Closing { conn }) = &mut self.state
+        else {
+            return;
+        };
+        match death {
+            // The ladder of an asked close runs by itself, and its last words may still be written.
+            Death::Stdout if asked => conn.close_stdout(ctx, own),
+            Death::Stdout => {
+                conn.close_stdout(ctx, own);
+                conn.stop_writing(ctx, stdin);
+            }
+            Death::Stdin => conn.stop_writing(ctx, stdin),
+            Death::TooSlow => {
+                conn.close_stdout(ctx, own);
+                conn.stop_writing(ctx, stdin);
+            }
+            Death::Exit => {}
+        }
+        if first && !asked && conn.exit.is_none() {
+            // It runs on (L5). A process that is about to exit does so well within this time.
+            ctx.deadlines.set(own, ctx.slot, Timer::Terminate, after(ctx.now, self.policy.exit_drain));
+        }
+    }
+
+    /// A deadline of this peer is due.
+    pub fn due(&mut self, ctx: &mut Ctx<'_>, timer: Timer) {
+        ctx.deadlines.clear(&mut self.own, ctx.slot, timer);
+        match timer {
+            Timer::Respawn => self.respawn_due(ctx),
+            Timer::Start => {
+                let text = "the server did not serve within start_timeout".to_owned();
+                self.tell_broken(Fault::Handshake, text);
+                self.death(ctx, Death::TooSlow, None);
+            }
+            Timer::Terminate | Timer::Kill => self.ladder_due(ctx, timer),
+            Timer::StdoutDrain | Timer::StderrDrain | Timer::StdinHangup => {
+                let own = &mut self.own;
+                if let State::Starting { conn, .. } | State::Ending { conn, .. } | State::Closing { conn } =
+                    &mut self.state
+                {
+                    match timer {
+                        Timer::StdoutDrain => conn.close_stdout(ctx, own),
+                        Timer::StderrDrain => conn.stderr_due(ctx),
+                        _ => conn.close_stdin(ctx),
+                    }
+                }
+            }
+        }
+        self.take_lines(ctx, usize::MAX);
+    }
+
+    fn ladder_due(&mut self, ctx: &mut Ctx<'_>, timer: Timer) {
+        let asked = matches!(self.state, State::Closing { .. });
+        let own = &mut self.own;
+        let (State::Starting { conn, .. } | State::Ending { conn, .. } | State::Closing { conn }) = &mut self.state
+        else {
+            return;
+        };
+        if timer == Timer::Kill {
+            ctx.actions.push_back(Action::Kill(ctx.slot));
+            return;
+        }
+        conn.close_stdin(ctx);
+        if !asked {
+            conn.close_stdout(ctx, own);
+        }
+        ctx.actions.push_back(Action::Terminate(ctx.slot));
+        ctx.deadlines.set(own, ctx.slot, Timer::Kill, after(ctx.now, self.policy.kill_grace));
+    }
+
+    fn respawn_due(&mut self, ctx: &mut Ctx<'_>) {
+        let full = self.queue.events() > self.policy.limits.event_queue;
+        if let State::Waiting { held, spawning, .. } = &mut self.state {
+            *held = full;
+            *spawning = !full;
+            if !full {
+                ctx.actions.push_back(Action::Spawn(ctx.slot));
+            }
+        }
+    }
+
+    /// The host took an event: what waited for room goes on.
+    pub fn event_taken(&mut self, slot: u32, actions: &mut std::collections::VecDeque<Action>) {
+        if let State::Waiting { held, spawning, .. } = &mut self.state {
+            if *held && self.queue.events() <= self.policy.limits.event_queue {
+                *held = false;
+                *spawning = true;
+                actions.push_back(Action::Spawn(slot));
+            }
+        } else if self.paused && self.has_room() {
+            self.paused = false;
+            actions.push_back(Action::Serve(slot));
+        }
+    }
+
+    /// Goes on with a connection that is ending; tells its end when nothing is left to wait for.
+    fn settle(&mut self, ctx: &mut Ctx<'_>) {
+        let own = &mut self.own;
+        let over = match &mut self.state {
+            State::Ending { conn, .. } | State::Closing { conn } | State::Starting { conn, doomed: Some(_) } => {
+                conn.is_over(ctx, own, self.policy.exit_drain)
+            }
+            _ => false,
+        };
+        if !over {
+            return;
+        }
+        ctx.deadlines.clear_all(own, ctx.slot);
+        ctx.actions.push_back(Action::Release(ctx.slot));
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Ending { conn, next } => self.tell_lost(ctx, conn, next),
+            State::Closing { conn } => {
+                let mut conn = conn;
+                self.end_stderr(&mut conn);
+                self.push_final_close(CloseReason::ClosedByHost, Some((conn, ctx.now)));
+            }
+            State::Starting { mut conn, doomed: Some(next) } => {
+                self.end_stderr(&mut conn);
+                let mut text = "the replacement ended before it served".to_owned();
+                if let Some(failure) = conn.failure.take() {
+                    text += &format!(": {failure}");
+                }
+                if let Some(tail) = conn.stderr.take_tail() {
+                    text += &format!("; its last words: {tail}");
+                }
+                self.tell_failed_life(ctx, next, Fault::Handshake, text, Some(&conn));
+            }
+            same => self.state = same,
+        }
+    }
+
+    /// F1. What the framer itself still holds must not keep it from going on, so an empty queue always has room.
+    pub(super) fn has_room(&self) -> bool {
+        let counted = self.queue.counted();
+        let limits = &self.policy.limits;
+        counted == 0 || (counted < limits.event_queue && self.pinned.get() < limits.event_bytes)
+    }
+
+    fn mind_room(&mut self, ctx: &mut Ctx<'_>) {
+        let room = self.has_room();
+        self.paused = !room;
+        let exit_drain = self.policy.exit_drain;
+        let own = &mut self.own;
+        if let Some(conn) = self.state.connection_mut() {
+            conn.mind_drain(ctx, own, room, exit_drain);
+        }
+    }
+}

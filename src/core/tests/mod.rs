@@ -1,0 +1,13 @@
+//! Tests of the whole core: a supervisor is driven by scripted bytes, exits and times, and what it tells and asks for is
+//! compared with what the rules say.
+
+mod harness;
+mod states;
+
+mod budget;
+mod flow;
+mod histories;
+mod lifecycle;
+mod matrix;
+mod shutdown;
+mod unread;

@@ -1,0 +1,315 @@
+//! The builder of specs. Its setters check pointers and text; values are kept as given and judged together by `add`, which
+//! has a place for the text that names them.
+
+use std::ffi::c_char;
+
+use super::bytes::bytes_without_nul;
+use super::guard::without_handle;
+use super::limits;
+use super::status::{Failure, MCP_SUPERVISED_OK};
+use crate::core::budget::MaxRestarts;
+use crate::core::policy::{Mode, Policy};
+use crate::core::time::ms;
+use crate::reactor::{EnvMode, Spec};
+use crate::sys::StderrMode;
+
+/// As `max_restarts`: restart for ever.
+pub const MCP_SUPERVISED_UNLIMITED: u32 = u32::MAX;
+/// As `max_restarts`: never restart; the first death is told as MCP_SUPERVISED_EVENT_EXHAUSTED.
+pub const MCP_SUPERVISED_NO_RESTART: u32 = u32::MAX - 1;
+
+/// How much of the protocol the library speaks for a peer, for mcp_supervised_spec_mode.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum mcp_supervised_mode {
+    /// MCP 2026-07-28, without a handshake; nothing is sent unasked. The default.
+    MCP_SUPERVISED_MODE_MODERN = 1,
+    /// Lines only: the library writes nothing of its own, and every line of the server is a MESSAGE.
+    MCP_SUPERVISED_MODE_RAW = 2,
+}
+
+pub use mcp_supervised_mode::*;
+
+/// Which variables of the host's environment a server gets, for mcp_supervised_spec_env_mode.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum mcp_supervised_env_mode {
+    /// HOME LOGNAME PATH SHELL TERM USER LANG LC_* TMPDIR, unless the value begins with "()". The default.
+    MCP_SUPERVISED_ENV_SAFE = 1,
+    /// All.
+    MCP_SUPERVISED_ENV_INHERIT = 2,
+    /// None.
+    MCP_SUPERVISED_ENV_EMPTY = 3,
+}
+
+pub use mcp_supervised_env_mode::*;
+
+/// Where a server's stderr goes, for mcp_supervised_spec_stderr.
+#[repr(u32)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum mcp_supervised_stderr_mode {
+    /// To the host as LOG events; its last 4 KiB come with CLOSE. The default. It is read inside poll: while the host does
+    /// not poll, a server that writes a lot may block.
+    MCP_SUPERVISED_STDERR_LOG = 1,
+    /// To the host's own stderr.
+    MCP_SUPERVISED_STDERR_INHERIT = 2,
+    /// Nowhere.
+    MCP_SUPERVISED_STDERR_NULL = 3,
+}
+
+pub use mcp_supervised_stderr_mode::*;
+
+/// What the connections of a peer are made from: program, arguments, environment, and the rules of supervision. Opaque; made
+/// by mcp_supervised_spec_new, copied by mcp_supervised_add, freed by mcp_supervised_spec_free.
+///
+/// All functions of a spec answer E_NULL for a NULL and E_INVALID for text that cannot be used, and change nothing then.
+/// Values are judged together by mcp_supervised_add.
+#[derive(Debug, Clone)]
+pub struct mcp_supervised_spec {
+    spec: Spec,
+    mode: u32,
+    env_mode: u32,
+    stderr: u32,
+    max_restarts: u32,
+    limits: Vec<(u32, u64)>,
+}
+
+impl mcp_supervised_spec {
+    /// The spec, with its numbers judged.
+    pub(super) fn judged(&self) -> Result<Spec, Failure> {
+        let mut spec = self.spec.clone();
+        spec.policy.mode = match self.mode {
+            m if m == MCP_SUPERVISED_MODE_MODERN as u32 => Mode::Modern,
+            m if m == MCP_SUPERVISED_MODE_RAW as u32 => Mode::Raw,
+            other => return Err(Failure::invalid(format!("mode {other} is unknown"))),
+        };
+        spec.env_mode = match self.env_mode {
+            m if m == MCP_SUPERVISED_ENV_SAFE as u32 => EnvMode::Safe,
+            m if m == MCP_SUPERVISED_ENV_INHERIT as u32 => EnvMode::Inherit,
+            m if m == MCP_SUPERVISED_ENV_EMPTY as u32 => EnvMode::Empty,
+            other => return Err(Failure::invalid(format!("env_mode {other} is unknown"))),
+        };
+        spec.stderr = match self.stderr {
+            m if m == MCP_SUPERVISED_STDERR_LOG as u32 => StderrMode::Pipe,
+            m if m == MCP_SUPERVISED_STDERR_INHERIT as u32 => StderrMode::Inherit,
+            m if m == MCP_SUPERVISED_STDERR_NULL as u32 => StderrMode::Null,
+            other => return Err(Failure::invalid(format!("stderr mode {other} is unknown"))),
+        };
+        spec.policy.max_restarts = match self.max_restarts {
+            MCP_SUPERVISED_UNLIMITED => MaxRestarts::Unlimited,
+            MCP_SUPERVISED_NO_RESTART => MaxRestarts::NoRestart,
+            max => MaxRestarts::Limited(max),
+        };
+        for (kind, value) in &self.limits {
+            limits::set(&mut spec.policy.limits, *kind, *value)?;
+        }
+        Ok(spec)
+    }
+}
+
+/// Makes a spec for a program. A name without a slash is searched in the server's PATH, or in the host's if the server has
+/// none; a relative path is taken from the server's working directory. No shell is involved. `*out` is written on success
+/// only; free it with mcp_supervised_spec_free. E_INVALID if the program is empty or has a NUL in it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_new(
+    program: *const c_char,
+    program_len: usize,
+    out: *mut *mut mcp_supervised_spec,
+) -> i32 {
+    without_handle(|| {
+        // SAFETY: the caller's promise is passed on.
+        let program = unsafe { bytes_without_nul("program", program, program_len) }?;
+        if program.is_empty() {
+            return Err(Failure::invalid("program is empty"));
+        }
+        if out.is_null() {
+            return Err(Failure::null("out"));
+        }
+        let spec = mcp_supervised_spec {
+            spec: Spec { program, policy: Policy::default(), ..Spec::default() },
+            mode: MCP_SUPERVISED_MODE_MODERN as u32,
+            env_mode: MCP_SUPERVISED_ENV_SAFE as u32,
+            stderr: MCP_SUPERVISED_STDERR_LOG as u32,
+            max_restarts: 3,
+            limits: Vec::new(),
+        };
+        // SAFETY: not NULL, and the caller promises that it can be written.
+        unsafe { out.write(Box::into_raw(Box::new(spec))) };
+        Ok(MCP_SUPERVISED_OK as i32)
+    })
+}
+
+/// Adds one argument behind the program's name. Bytes as they are; a NUL cannot be in it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_arg(
+    spec: *mut mcp_supervised_spec,
+    arg: *const c_char,
+    arg_len: usize,
+) -> i32 {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        set(spec, |spec| {
+            spec.spec.args.push(bytes_without_nul("arg", arg, arg_len)?);
+            Ok(())
+        })
+    }
+}
+
+/// The server's working directory; without it the host's. It is looked at when a process is spawned, so one that is missing
+/// is an error of mcp_supervised_start, which names the directory.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_cwd(
+    spec: *mut mcp_supervised_spec,
+    dir: *const c_char,
+    dir_len: usize,
+) -> i32 {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        set(spec, |spec| {
+            let dir = bytes_without_nul("dir", dir, dir_len)?;
+            if dir.is_empty() {
+                return Err(Failure::invalid("dir is empty"));
+            }
+            spec.spec.cwd = Some(dir);
+            Ok(())
+        })
+    }
+}
+
+/// What the server's environment starts from: a value of mcp_supervised_env_mode.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_env_mode(spec: *mut mcp_supervised_spec, env_mode: u32) -> i32 {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        set(spec, |spec| {
+            spec.env_mode = env_mode;
+            Ok(())
+        })
+    }
+}
+
+/// Adds a variable to the server's environment, or replaces one. The environment is put together by mcp_supervised_add, once:
+/// every replacement starts with the same. E_INVALID if the name is empty or has "=" or a NUL in it, or the value a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_env(
+    spec: *mut mcp_supervised_spec,
+    name: *const c_char,
+    name_len: usize,
+    value: *const c_char,
+    value_len: usize,
+) -> i32 {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        set(spec, |spec| {
+            let name = bytes_without_nul("name", name, name_len)?;
+            let value = bytes_without_nul("value", value, value_len)?;
+            if name.is_empty() || name.contains(&b'=') {
+                return Err(Failure::invalid("name is empty or has \"=\" in it"));
+            }
+            spec.spec.env.retain(|(known, _)| *known != name);
+            spec.spec.env.push((name, value));
+            Ok(())
+        })
+    }
+}
+
+/// How much of the protocol is spoken: a value of mcp_supervised_mode.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_mode(spec: *mut mcp_supervised_spec, mode: u32) -> i32 {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        set(spec, |spec| {
+            spec.mode = mode;
+            Ok(())
+        })
+    }
+}
+
+/// The restart budget: at most `max_restarts` replacements per window of `window_ms`, each `delay_ms` after the CLOSE before
+/// it. Defaults 3, 100 and 60000. The window opens at the first restart and nothing but its end clears the count: a server that
+/// serves one call per life is given up like one that serves none. The next death in the window is told as
+/// MCP_SUPERVISED_EVENT_EXHAUSTED.
+///
+/// MCP_SUPERVISED_UNLIMITED and MCP_SUPERVISED_NO_RESTART are asked for by name. Refused by mcp_supervised_add: 0 restarts, a
+/// window of 0, and `max_restarts * delay_ms >= window_ms`, which would try a server that cannot start for ever.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_restart(
+    spec: *mut mcp_supervised_spec,
+    max_restarts: u32,
+    delay_ms: u64,
+    window_ms: u64,
+) -> i32 {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        set(spec, |spec| {
+            spec.max_restarts = max_restarts;
+            spec.spec.policy.restart_delay = ms(delay_ms);
+            spec.spec.policy.restart_window = ms(window_ms);
+            Ok(())
+        })
+    }
+}
+
+/// How patiently a server is ended by mcp_supervised_close: its stdin ends, `close_grace_ms` later its process group gets
+/// SIGTERM, `kill_grace_ms` after that SIGKILL. Defaults 6000 and 2000. A server that leaves earlier is not waited for.
+/// UINT64_MAX: that signal is never sent.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_stop_grace(
+    spec: *mut mcp_supervised_spec,
+    close_grace_ms: u64,
+    kill_grace_ms: u64,
+) -> i32 {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        set(spec, |spec| {
+            spec.spec.policy.close_grace = ms(close_grace_ms);
+            spec.spec.policy.kill_grace = ms(kill_grace_ms);
+            Ok(())
+        })
+    }
+}
+
+/// Sets one bound, a value of mcp_supervised_limit.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_limit(spec: *mut mcp_supervised_spec, kind: u32, value: u64) -> i32 {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        set(spec, |spec| {
+            spec.limits.push((kind, value));
+            Ok(())
+        })
+    }
+}
+
+/// Where the server's stderr goes: a value of mcp_supervised_stderr_mode.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_stderr(spec: *mut mcp_supervised_spec, stderr_mode: u32) -> i32 {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        set(spec, |spec| {
+            spec.stderr = stderr_mode;
+            Ok(())
+        })
+    }
+}
+
+/// Frees a spec; NULL does nothing. Peers made from it are not touched.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_free(spec: *mut mcp_supervised_spec) {
+    if !spec.is_null() {
+        // SAFETY: it was made by `Box::into_raw`, and the caller promises not to use it again.
+        drop(unsafe { Box::from_raw(spec) });
+    }
+}
+
+unsafe fn set(
+    spec: *mut mcp_supervised_spec,
+    change: impl FnOnce(&mut mcp_supervised_spec) -> Result<(), Failure>,
+) -> i32 {
+    without_handle(|| {
+        // SAFETY: NULL, or made by `spec_new` and not freed, and used by one thread at a time: the caller's promise.
+        let spec = unsafe { spec.as_mut() }.ok_or_else(|| Failure::null("spec"))?;
+        change(spec)?;
+        Ok(MCP_SUPERVISED_OK as i32)
+    })
+}

@@ -1,0 +1,382 @@
+//! Where mio meets the core. One turn of it: wait, read, write, look at exits, tell the core the time, do what it asks for.
+//! The reactor decides nothing about peers; it moves bytes, and it keeps the promise of rule H1 that the handle's one
+//! descriptor is never silent while a poll would report or change something.
+
+mod clock;
+mod doorbell;
+mod link;
+mod spec;
+mod tokens;
+mod turn;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll};
+
+pub use clock::Clock;
+pub use doorbell::{Doorbell, Wake};
+pub use spec::{EnvMode, Launch, Spec};
+
+use crate::core::connection::Spawned;
+use crate::core::error::Refusal;
+use crate::core::ids::PeerId;
+use crate::core::log::Level;
+use crate::core::peer::StateName;
+use crate::core::supervisor::{Supervisor, Told};
+use crate::core::time::ms;
+use crate::sys::{self, Features, SigchldBell, SpawnError};
+use link::Link;
+
+/// Events fetched from the kernel by one wait. What does not fit keeps the descriptor readable.
+const EVENTS: usize = 256;
+/// Bytes that make a queue of small lines worth a write before the next poll.
+const WRITE_AT: usize = 64 << 10;
+/// How long `free` waits for killed processes to be reaped (P7).
+const FREE_WAITS: Duration = Duration::from_secs(1);
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The core refuses it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// A process could not be spawned.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// A call of the system failed.
+    #[error(transparent)]
+    System(#[from] sys::Error),
+    /// A call of the system failed inside mio.
+    #[error("{call}: {error}")]
+    Io {
+        /// What was tried.
+        call: &'static str,
+        /// How it failed.
+        error: io::Error,
+    },
+}
+
+/// How a handle is made.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The host moves the clock.
+    pub manual_clock: bool,
+    /// Lines of the library's own that are told.
+    pub log_level: Level,
+    /// Where pidfds are missing, SIGCHLD tells of exits sooner than the sweep would.
+    pub sigchld: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { manual_clock: false, log_level: Level::Warning, sigchld: false }
+    }
+}
+
+/// The reactor of one handle.
+#[derive(Debug)]
+pub struct Reactor {
+    poll: Poll,
+    events: Events,
+    timer: sys::Timer,
+    /// What the timer is armed for, on the real clock.
+    armed: Option<u64>,
+    bell: Doorbell,
+    features: Features,
+    clock: Clock,
+    core: Supervisor,
+    launches: Vec<Option<Launch>>,
+    links: Vec<Option<Box<Link>>>,
+    /// Slots with something to read, write or look at.
+    work: Vec<u32>,
+    /// The list of the turn before, kept for its memory.
+    spare_work: Vec<u32>,
+    scratch: Vec<u8>,
+    /// The last poll handed out at most one event: whoever sends now waits for the answer (a batch would come in batches).
+    was_quiet: bool,
+    sweep: turn::Sweep,
+    sigchld: Option<(SigchldBell, sys::Eventfd)>,
+}
+
+impl Reactor {
+    /// A reactor without peers.
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        let features = Features::detect();
+        let poll = Poll::new().map_err(|error| Error::Io { call: "epoll", error })?;
+        let timer = sys::Timer::new()?;
+        let bell = Doorbell::new()?;
+        let add = |fd: RawFd, token| {
+            poll.registry()
+                .register(&mut SourceFd(&fd), token, Interest::READABLE)
+                .map_err(|error| Error::Io { call: "epoll_ctl", error })
+        };
+        add(timer.as_fd().as_raw_fd(), tokens::TIMER)?;
+        add(bell.wake().bell().as_fd().as_raw_fd(), tokens::BELL)?;
+        let sigchld = if config.sigchld {
+            let bell = sys::Eventfd::new()?;
+            add(bell.as_fd().as_raw_fd(), tokens::CHILD)?;
+            Some((SigchldBell::new(bell.duplicate()?)?, bell))
+        } else {
+            None
+        };
+        Ok(Self {
+            poll,
+            events: Events::with_capacity(EVENTS),
+            timer,
+            armed: None,
+            bell,
+            features,
+            clock: if config.manual_clock { Clock::Manual(0) } else { Clock::Real },
+            core: Supervisor::new(config.log_level),
+            launches: Vec::new(),
+            links: Vec::new(),
+            work: Vec::new(),
+            spare_work: Vec::new(),
+            scratch: Vec::new(),
+            was_quiet: true,
+            sweep: turn::Sweep::default(),
+            sigchld,
+        })
+    }
+
+    /// The one descriptor: readable whenever a poll would report or change something. The same for the life of the reactor.
+    pub fn fd(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
+
+    /// The part of the handle that other threads may use.
+    pub fn wake(&self) -> Arc<Wake> {
+        Arc::clone(self.bell.wake())
+    }
+
+    /// Adds a peer: the spec is judged, and the environment captured.
+    pub fn add(&mut self, spec: &Spec, data: u64) -> Result<PeerId, Error> {
+        let launch = spec.launch(&self.features)?;
+        let id = self.core.add(spec.policy.clone(), data)?;
+        let slot = self.core.slot(id)? as usize;
+        if self.launches.len() <= slot {
+            self.launches.resize_with(slot + 1, || None);
+            self.links.resize_with(slot + 1, || None);
+        }
+        self.launches[slot] = Some(launch);
+        Ok(id)
+    }
+
+    /// Spawns the first life. A failure is the answer, and the peer stays as it was.
+    pub fn start(&mut self, id: PeerId) -> Result<(), Error> {
+        self.core.may_start(id)?;
+        let slot = self.core.slot(id)?;
+        self.spawn(slot)?;
+        self.settle();
+        Ok(())
+    }
+
+    /// Spawns a connection for the slot and tells the core. Nothing is left behind after an error.
+    fn spawn(&mut self, slot: u32) -> Result<(), Error> {
+        let Some(launch) = &self.launches[slot as usize] else {
+            return Err(Refusal::NoPeer.into());
+        };
+        let child = sys::spawn(&launch.command, &self.features)?;
+        let stdin_bytes = sys::io::pipe_capacity(child.stdin.as_fd()).unwrap_or(64 << 10);
+        let spawned = Spawned { pid: child.process.pid(), stderr: child.stderr.is_some(), stdin_bytes };
+        match Link::new(child, slot, self.poll.registry()) {
+            Ok(link) => {
+                if link.process.pidfd().is_none() {
+                    self.sweep.add(slot);
+                }
+                self.links[slot as usize] = Some(Box::new(link));
+                self.core.spawned(self.clock.now(), slot, spawned);
+                Ok(())
+            }
+            Err((error, process)) => {
+                end_at_once(process);
+                Err(Error::Io { call: "epoll_ctl", error })
+            }
+        }
+    }
+
+    /// Queues one raw line and numbers it. It is written at once when that is likely to be waited for.
+    pub fn send(&mut self, id: PeerId, text: &[u8]) -> Result<u64, Error> {
+        let number = self.core.send(id, text)?;
+        let slot = self.core.slot(id)?;
+        let queued = self.core.connection(slot).map_or(0, |conn| conn.outbox.queued());
+        let alone = queued <= text.len() + 1;
+        if (alone && self.was_quiet) || queued >= WRITE_AT {
+            let now = self.clock.now();
+            self.flush(now, slot);
+        }
+        self.list(slot);
+        self.settle();
+        Ok(number)
+    }
+
+    /// Ends a peer for good.
+    pub fn close(&mut self, id: PeerId) -> Result<(), Error> {
+        self.core.close(self.clock.now(), id)?;
+        let slot = self.core.slot(id)?;
+        self.list(slot);
+        self.settle();
+        Ok(())
+    }
+
+    /// Forgets a peer that is over or was never started.
+    pub fn remove(&mut self, id: PeerId) -> Result<(), Error> {
+        let slot = self.core.slot(id)? as usize;
+        self.core.remove(id)?;
+        self.launches[slot] = None;
+        Ok(())
+    }
+
+    /// Ends every peer.
+    pub fn shutdown(&mut self, grace_ms: u64) {
+        self.core.shutdown(self.clock.now(), ms(grace_ms));
+        for slot in 0..self.links.len() as u32 {
+            self.list(slot);
+        }
+        self.settle();
+    }
+
+    /// The peer's state.
+    pub fn state(&self, id: PeerId) -> Result<StateName, Error> {
+        Ok(self.core.state(id)?)
+    }
+
+    /// The pid of the peer's process, 0 while there is none.
+    pub fn pid(&self, id: PeerId) -> Result<i32, Error> {
+        Ok(self.core.peer(id)?.connection().map_or(0, |conn| conn.pid))
+    }
+
+    /// Moves a manual clock forward.
+    pub fn advance(&mut self, nanos: u64) -> Result<(), Error> {
+        match &mut self.clock {
+            Clock::Manual(now) => *now = now.saturating_add(nanos),
+            Clock::Real => {
+                return Err(Refusal::Invalid("this handle was not made with a manual clock".to_owned()).into());
+            }
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// Makes one turn and hands out up to `max` events. With a timeout it goes on making turns until there is something to
+    /// hand out, the time is over or a signal came; `None` is without limit.
+    pub fn poll(&mut self, max: usize, timeout: Option<Duration>, mut out: impl FnMut(Told)) -> Result<usize, Error> {
+        let until = timeout.map(|timeout| Instant::now().checked_add(timeout));
+        let mut given = 0;
+        let now = self.clock.now();
+        self.core.begin_poll(now);
+        self.act_all(now);
+        loop {
+            let wait = match until {
+                _ if self.has_work() => Some(Duration::ZERO),
+                None | Some(None) => None,
+                Some(Some(_)) if timeout == Some(Duration::ZERO) => Some(Duration::ZERO),
+                Some(Some(until)) => Some(until.saturating_duration_since(Instant::now())),
+            };
+            if wait != Some(Duration::ZERO) {
+                // The turn before may have set deadlines.
+                self.arm();
+            }
+            let interrupted = self.turn(wait)?;
+            while given < max {
+                let Some(told) = self.core.next_event() else {
+                    break;
+                };
+                given += 1;
+                out(told);
+            }
+            let over = wait.is_some() && matches!(until, Some(Some(until)) if until <= Instant::now());
+            if given > 0 || max == 0 || interrupted || over {
+                break;
+            }
+        }
+        self.was_quiet = given <= 1;
+        self.settle();
+        Ok(given)
+    }
+
+    /// Whether a turn would find something to do without anything happening outside.
+    fn has_work(&self) -> bool {
+        self.core.has_work() || !self.work.is_empty() || self.is_due()
+    }
+
+    /// Whether a deadline of a manual clock is due; a real one makes the timer readable.
+    fn is_due(&self) -> bool {
+        self.clock.is_manual() && self.core.next_deadline().is_some_and(|at| at <= self.clock.now())
+    }
+
+    /// Rule H1, at the end of every call: the timer is armed for what is due later, the bell rung for what is due now.
+    fn settle(&mut self) {
+        self.arm();
+        if self.has_work() {
+            self.bell.ring();
+        }
+    }
+
+    /// Arms the timer if something is due before what it is armed for. One that fires early costs a turn and is set anew.
+    fn arm(&mut self) {
+        let deadline = if self.clock.is_manual() { None } else { self.core.next_deadline() };
+        let earliest = [deadline, self.sweep.next()].into_iter().flatten().min();
+        if let Some(at) = earliest
+            && self.armed.is_none_or(|armed| at < armed)
+            && self.timer.arm_at(at).is_ok()
+        {
+            self.armed = Some(at);
+        }
+    }
+
+    /// Puts a slot on the list of those with something to do.
+    fn list(&mut self, slot: u32) {
+        if let Some(link) = &mut self.links[slot as usize]
+            && !link.is_listed
+        {
+            link.is_listed = true;
+            self.work.push(slot);
+        }
+    }
+
+    /// Ends everything now: stdin closed, groups killed, reaped for a bounded time (P7). Not for a forked child.
+    pub fn end(mut self) {
+        let registry = self.poll.registry();
+        let mut left = Vec::new();
+        for link in self.links.iter_mut().filter_map(Option::take) {
+            let mut link = *link;
+            link.close_all(registry);
+            left.push(link.process);
+        }
+        for process in &mut left {
+            process.signal_group(libc::SIGKILL);
+        }
+        reap_within(left, FREE_WAITS);
+    }
+}
+
+/// A child that cannot be kept: killed and reaped.
+fn end_at_once(mut process: sys::Process) {
+    process.signal_group(libc::SIGKILL);
+    reap_within(vec![process], FREE_WAITS);
+}
+
+/// Reaps killed processes until all are gone or the time is over.
+fn reap_within(mut left: Vec<sys::Process>, most: Duration) {
+    let until = Instant::now() + most;
+    loop {
+        left.retain_mut(|process| process.reap() == sys::Peek::Running);
+        let rest = until.saturating_duration_since(Instant::now());
+        let Some(first) = left.first() else { return };
+        if rest.is_zero() {
+            return;
+        }
+        match first.pidfd() {
+            Some(fd) => {
+                let _ = sys::io::wait(fd, libc::POLLIN, rest.as_millis().max(1) as i32);
+            }
+            // A killed process is gone within microseconds; without a descriptor there is nothing to wait on.
+            None => std::thread::sleep(Duration::from_micros(500).min(rest)),
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! One turn. First everything epoll tells is written down on the links, then each listed slot is served within its budget
+//! (F5), then the core is told the time and what it asks for is done. The order within a slot matters: bytes before the exit
+//! that followed them, so that a last answer is read before its sender is known to be dead.
+
+use std::time::Duration;
+
+use super::link::{Got, read};
+use super::tokens::{BELL, CHILD, Part, TIMER, parse};
+use super::{Error, Reactor};
+use crate::core::connection::{Action, StdinReport};
+use crate::core::log::Level;
+use crate::core::outbox::no_slices;
+use crate::core::time::Nanos;
+use crate::sys::{self, Peek, Signalled};
+
+/// Bytes of one peer's stdout that a turn reads.
+const STDOUT_BYTES: usize = 256 << 10;
+/// Lines of one peer's stdout that a turn takes.
+const STDOUT_FRAMES: usize = 512;
+/// Bytes of one peer's stderr that a turn reads: more than a pipe holds, so that what a dead server left is read at once.
+const STDERR_BYTES: usize = 128 << 10;
+/// Room for one read of stderr.
+const SCRATCH_BYTES: usize = 16 << 10;
+
+impl Reactor {
+    /// One turn, after waiting at most `wait` (`None` is without limit). Says whether a signal cut the wait short.
+    pub(super) fn turn(&mut self, wait: Option<Duration>) -> Result<bool, Error> {
+        let interrupted = self.wait(wait)?;
+        let now = self.clock.now();
+        if self.bell.wake().take() {
+            self.core.woken();
+        }
+        self.sweep_if_due();
+        let mut work = std::mem::replace(&mut self.work, std::mem::take(&mut self.spare_work));
+        for slot in work.drain(..) {
+            if let Some(link) = &mut self.links[slot as usize] {
+                link.is_listed = false;
+                self.serve(now, slot);
+            }
+        }
+        self.spare_work = work;
+        self.core.tick(now);
+        self.act_all(now);
+        Ok(interrupted)
+    }
+
+    /// Does everything the core asks for.
+    pub(super) fn act_all(&mut self, now: Nanos) {
+        while let Some(action) = self.core.next_action() {
+            self.act(now, action);
+        }
+    }
+
+    /// Waits, and writes down on the links what epoll tells.
+    fn wait(&mut self, wait: Option<Duration>) -> Result<bool, Error> {
+        match self.poll.poll(&mut self.events, wait) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {
+                self.events.clear();
+                return Ok(true);
+            }
+            Err(error) => return Err(Error::Io { call: "epoll_wait", error }),
+        }
+        for event in &self.events {
+            let token = event.token();
+            match token {
+                BELL => self.bell.heard(),
+                TIMER => self.armed = None,
+                CHILD => self.sweep.now(),
+                _ => {
+                    let (slot, part) = parse(token);
+                    let Some(link) = self.links.get_mut(slot as usize).and_then(Option::as_mut) else {
+                        continue;
+                    };
+                    let end = match part {
+                        Part::Stdin => link.stdin.as_mut(),
+                        Part::Stdout => link.stdout.as_mut(),
+                        Part::Stderr => link.stderr.as_mut(),
+                        Part::Exit => {
+                            link.exit_ready = true;
+                            None
+                        }
+                    };
+                    if let Some(end) = end {
+                        end.ready |= event.is_readable() || event.is_writable();
+                        end.hung_up |= event.is_read_closed() || event.is_write_closed() || event.is_error();
+                        // A hang-up without bytes has to be read as well: it is the end of the stream.
+                        end.ready |= end.hung_up;
+                    }
+                    if !link.is_listed {
+                        link.is_listed = true;
+                        self.work.push(slot);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Serves one slot within its budget, and lists it again if something is left.
+    fn serve(&mut self, now: Nanos, slot: u32) {
+        self.flush(now, slot);
+        let mut more = self.read_stdout(now, slot);
+        more |= self.read_stderr(now, slot);
+        self.look_at_stdin(now, slot);
+        self.look_at_exit(now, slot);
+        if more {
+            self.list(slot);
+        }
+    }
+
+    /// Writes what is queued, as far as the pipe takes it. Never waits: a server that does not read its stdin may itself be
+    /// waiting for us to read its stdout.
+    pub(super) fn flush(&mut self, now: Nanos, slot: u32) {
+        loop {
+            let Some(end) = self.links[slot as usize].as_mut().and_then(|link| link.stdin.as_mut()) else {
+                return;
+            };
+            let Some(conn) = self.core.connection(slot) else { return };
+            if !end.ready || end.hung_up || conn.outbox.queued() == 0 {
+                return;
+            }
+            let mut slices = no_slices();
+            let count = conn.outbox.slices(&mut slices);
+            let wanted: usize = slices[..count].iter().map(|slice| slice.len()).sum();
+            match sys::writev_nosignal(end.fd(), &slices[..count], &self.features) {
+                Ok(wrote) => {
+                    end.ready = wrote == wanted;
+                    self.core.wrote(now, slot, wrote);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    end.ready = false;
+                    return;
+                }
+                Err(_) => {
+                    end.hung_up = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads stdout while the host has room; true if something is left that nothing will tell about.
+    fn read_stdout(&mut self, now: Nanos, slot: u32) -> bool {
+        let mut bytes = STDOUT_BYTES;
+        let mut frames = STDOUT_FRAMES;
+        loop {
+            if self.core.has_backlog(slot) {
+                if frames == 0 {
+                    return true;
+                }
+                frames -= self.core.take_lines(now, slot, frames);
+                continue;
+            }
+            if !self.core.wants_stdout(slot) {
+                return false;
+            }
+            let Some(link) = self.links[slot as usize].as_mut() else { return false };
+            let Some(end) = link.stdout.as_mut() else { return false };
+            if !end.ready {
+                return false;
+            }
+            if bytes == 0 || frames == 0 {
+                return true;
+            }
+            let Some(room) = self.core.stdout_room(slot) else { return false };
+            match read(end, room) {
+                Got::Bytes(count) => {
+                    bytes = bytes.saturating_sub(count);
+                    frames -= self.core.stdout_read(now, slot, count, frames);
+                }
+                Got::Nothing => return false,
+                Got::End => {
+                    // A process that ends lets go of its pipes first; without a pidfd this is the moment to look.
+                    link.exit_ready |= link.process.pidfd().is_none();
+                    let report = link.stdin_report();
+                    self.core.stdout_ended(now, slot, None, report);
+                }
+                Got::Failed(error) => {
+                    let report = link.stdin_report();
+                    self.core.stdout_ended(now, slot, Some(format!("reading stdout failed: {error}")), report);
+                }
+            }
+        }
+    }
+
+    /// Reads stderr, whatever the host's queue looks like (F2).
+    fn read_stderr(&mut self, now: Nanos, slot: u32) -> bool {
+        let mut bytes = STDERR_BYTES;
+        loop {
+            let Some(end) = self.links[slot as usize].as_mut().and_then(|link| link.stderr.as_mut()) else {
+                return false;
+            };
+            if !end.ready {
+                return false;
+            }
+            if bytes == 0 {
+                return true;
+            }
+            if self.scratch.is_empty() {
+                self.scratch = vec![0; SCRATCH_BYTES];
+            }
+            match read(end, &mut self.scratch) {
+                Got::Bytes(count) => {
+                    bytes = bytes.saturating_sub(count);
+                    self.core.stderr_read(now, slot, &self.scratch[..count]);
+                }
+                Got::Nothing => return false,
+                Got::End | Got::Failed(_) => {
+                    self.core.stderr_ended(now, slot);
+                    self.close_end(slot, Part::Stderr);
+                    return false;
+                }
+            }
+        }
+    }
+
+    fn look_at_stdin(&mut self, now: Nanos, slot: u32) {
+        let Some(end) = self.links[slot as usize].as_ref().and_then(|link| link.stdin.as_ref()) else {
+            return;
+        };
+        if end.hung_up {
+            let unread = sys::io::unread(end.fd()).unwrap_or(0) as u64;
+            self.core.stdin_gone(now, slot, StdinReport { unread, hung_up: true });
+        }
+    }
+
+    fn look_at_exit(&mut self, now: Nanos, slot: u32) {
+        let Some(link) = self.links[slot as usize].as_mut() else {
+            return;
+        };
+        if !link.exit_ready || link.exit_told {
+            return;
+        }
+        match link.process.peek() {
+            Peek::Running => link.exit_ready = false,
+            Peek::Exited(exit) => {
+                link.exit_told = true;
+                let report = link.exit_report(exit);
+                self.core.exited(now, slot, report);
+            }
+        }
+    }
+
+    /// Does one thing the core asks for.
+    fn act(&mut self, now: Nanos, action: Action) {
+        match action {
+            Action::Spawn(slot) => {
+                if self.core.wants_spawn(slot)
+                    && let Err(error) = self.spawn(slot)
+                {
+                    self.core.spawn_failed(now, slot, error.to_string());
+                }
+            }
+            Action::Serve(slot) => self.list(slot),
+            Action::CloseStdin(slot) => self.close_end(slot, Part::Stdin),
+            Action::CloseStdout(slot) => self.close_end(slot, Part::Stdout),
+            Action::CloseStderr(slot) => self.close_end(slot, Part::Stderr),
+            Action::Terminate(slot) => self.signal(now, slot, libc::SIGTERM),
+            Action::Kill(slot) => self.signal(now, slot, libc::SIGKILL),
+            Action::Sweep(slot) => {
+                self.signal(now, slot, libc::SIGKILL);
+                if let Some(link) = self.links[slot as usize].as_mut() {
+                    link.process.reap();
+                }
+            }
+            Action::Release(slot) => {
+                self.sweep.remove(slot);
+                if let Some(mut link) = self.links[slot as usize].take() {
+                    link.close_all(self.poll.registry());
+                    if link.is_listed {
+                        self.work.retain(|listed| *listed != slot);
+                    }
+                }
+            }
+        }
+    }
+
+    fn signal(&mut self, now: Nanos, slot: u32, signal: i32) {
+        let Some(link) = self.links[slot as usize].as_mut() else {
+            return;
+        };
+        let pid = link.process.pid();
+        match link.process.signal_group(signal) {
+            Signalled::Sent | Signalled::NobodyLeft => {}
+            Signalled::NotOurs => {
+                let text = format!(
+                    "process {pid} was reaped by somebody else in this program: what may be left of its group was not signalled"
+                );
+                self.core.log(now, slot, Level::Warning, text);
+            }
+            Signalled::Refused(errno) => {
+                let text = format!("signal {signal} to the group of process {pid}: {}", sys::describe(errno));
+                self.core.log(now, slot, Level::Warning, text);
+            }
+        }
+    }
+
+    fn close_end(&mut self, slot: u32, part: Part) {
+        if let Some(link) = self.links[slot as usize].as_mut() {
+            link.close(part, self.poll.registry());
+        }
+    }
+
+    /// Looks at the children that have no pidfd.
+    fn sweep_if_due(&mut self) {
+        if !self.sweep.is_due() {
+            return;
+        }
+        let bell_works = self.sigchld.as_ref().is_some_and(|(bell, _)| bell.is_in_place());
+        for at in 0..self.sweep.slots.len() {
+            let slot = self.sweep.slots[at];
+            if let Some(link) = self.links[slot as usize].as_mut() {
+                link.exit_ready = true;
+                self.list(slot);
+            }
+        }
+        self.sweep.done(bell_works);
+    }
+}
+
+/// Exits are looked for from time to time where no pidfd tells about them. The host's manual clock does not rule this: it is
+/// no deadline, it stands for a descriptor that the system does not have.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    slots: Vec<u32>,
+    at: Option<u64>,
+}
+
+/// Between two looks.
+const SWEEP_EVERY: u64 = 20_000_000;
+/// Between two looks when SIGCHLD tells as well.
+const SWEEP_SELDOM: u64 = 1_000_000_000;
+
+impl Sweep {
+    /// A child without a pidfd came to life.
+    pub fn add(&mut self, slot: u32) {
+        self.slots.push(slot);
+        self.now();
+    }
+
+    /// It is over.
+    pub fn remove(&mut self, slot: u32) {
+        self.slots.retain(|listed| *listed != slot);
+        if self.slots.is_empty() {
+            self.at = None;
+        }
+    }
+
+    /// Look at once.
+    pub fn now(&mut self) {
+        if !self.slots.is_empty() {
+            self.at = Some(0);
+        }
+    }
+
+    /// When the next look is due, on the real clock.
+    pub fn next(&self) -> Option<u64> {
+        self.at
+    }
+
+    fn is_due(&self) -> bool {
+        self.at.is_some_and(|at| at <= sys::monotonic_ns())
+    }
+
+    fn done(&mut self, told_otherwise: bool) {
+        let pause = if told_otherwise { SWEEP_SELDOM } else { SWEEP_EVERY };
+        self.at = (!self.slots.is_empty()).then(|| sys::monotonic_ns() + pause);
+    }
+}
