@@ -96,7 +96,8 @@ mod tests {
     /// The arithmetic of every worked example; the orders of events around them are tested with the supervisor.
     #[test]
     fn b09_worked_examples_of_the_budget() {
-        let table: &[(u32, u64, &[u64], &[Option<u32>])] = &[
+        type Example = (u32, u64, &'static [u64], &'static [Option<u32>]);
+        let table: &[Example] = &[
             (1, 10_000, &[0, 10_500], &[Some(1), Some(1)]),
             (1, 10_000, &[0, 10_000], &[Some(1), None]),
             (1, 10_000, &[5_000, 12_000], &[Some(1), None]),

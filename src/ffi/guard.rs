@@ -73,7 +73,7 @@ unsafe fn known<'a>(handle: *const mcp_supervised) -> Result<&'a mcp_supervised,
         return Err(MCP_SUPERVISED_E_BAD_HANDLE);
     }
     // SAFETY: not NULL and aligned; that it can be read is the caller's promise.
-    let magic = unsafe { &*(&raw const (*handle).magic) };
+    let magic = unsafe { &(*handle).magic };
     if magic.load(Ordering::Relaxed) != MAGIC {
         return Err(MCP_SUPERVISED_E_BAD_HANDLE);
     }

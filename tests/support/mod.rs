@@ -3,6 +3,7 @@
 //! Nothing here sleeps. Tests wait for events with `Host::until`, under one generous deadline that only a hang can reach.
 
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "a helper of tests")]
 
 use std::ffi::c_char;
 use std::os::fd::{BorrowedFd, RawFd};
