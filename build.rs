@@ -30,7 +30,9 @@ fn write_header(root: &Path, to: &Path) {
     let part = |name: &str| env::var(format!("CARGO_PKG_VERSION_{name}")).expect("cargo sets it");
     config.after_includes = Some(format!(
         "{}\n\
-         /* The version of this header; mcp_supervised_version() tells that of the library. */\n\
+         /**\n \
+         * The version of this header; mcp_supervised_version() tells that of the library.\n \
+         */\n\
          #define MCP_SUPERVISED_VERSION \"{version}\"\n\
          #define MCP_SUPERVISED_VERSION_MAJOR {}\n\
          #define MCP_SUPERVISED_VERSION_MINOR {}\n\
@@ -40,9 +42,9 @@ fn write_header(root: &Path, to: &Path) {
         part("MINOR"),
         part("PATCH"),
     ));
-    // Only the boundary is read: what lies behind it is nobody's business.
+    // Only the boundary is read: what lies behind it is nobody's business. The header has its functions in this order.
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for file in ["version", "status", "bytes", "config", "guard", "spec", "limits", "peer", "event", "handle"] {
+    for file in ["version", "status", "config", "guard", "handle", "spec", "limits", "peer", "event"] {
         builder = builder.with_src(root.join("src/ffi").join(file).with_extension("rs"));
     }
     builder.generate().expect("the header can be generated").write_to_file(to);

@@ -9,6 +9,8 @@
 //! nothing to other crates. The data path is `ffi -> reactor -> core -> reactor -> sys`: `core` decides without knowing a
 //! descriptor or a clock, `reactor` moves bytes, `sys` calls the system, `scan` reads JSON, `ffi` converts.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 #[doc(hidden)]
 pub mod core;
 pub mod ffi;

@@ -13,7 +13,7 @@ use super::framing::Framer;
 use super::log::StderrLines;
 use super::outbox::Outbox;
 use super::policy::Policy;
-use super::time::{Nanos, after};
+use super::time::{NEVER, Nanos, after};
 
 /// What the reactor is to do for the peer in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +114,8 @@ pub struct Connection {
     pub served: bool,
     /// What broke it before it served, kept for the one ERROR that a failed replacement is (L11).
     pub failure: Option<String>,
+    /// The line over the limit that ended its stdout was told.
+    pub overlong_told: bool,
     /// The host was told E_WOULD_BLOCK and not yet that there is room again.
     pub owes_writable: bool,
     stdin: Stdin,
@@ -151,6 +153,7 @@ impl Connection {
             exit: None,
             served: false,
             failure: None,
+            overlong_told: false,
             owes_writable: false,
             stdin: Stdin::Open,
             stdout_open: true,
@@ -226,6 +229,8 @@ impl Connection {
                 self.stdin = Stdin::Kept;
                 self.awaits_hangup = true;
             }
+            // A later signal that cannot tell takes nothing back from an earlier one that could (L4).
+            None if self.stdin == Stdin::Kept => {}
             _ => self.close_stdin(ctx),
         }
     }
@@ -286,7 +291,7 @@ impl Connection {
                 ctx.deadlines.set(own, ctx.slot, Timer::StdoutDrain, after(ctx.now, left));
             }
             (Drain::Running, false) => {
-                let at = own.get(Timer::StdoutDrain).unwrap_or(ctx.now);
+                let at = own.get(Timer::StdoutDrain).unwrap_or(NEVER);
                 ctx.deadlines.clear(own, ctx.slot, Timer::StdoutDrain);
                 self.drain = Drain::Paused(at.saturating_sub(ctx.now));
             }

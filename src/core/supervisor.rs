@@ -13,7 +13,7 @@ use super::log::Level;
 use super::peer::{Peer, StateName};
 use super::policy::Policy;
 use super::queue::Queued;
-use super::time::{Nanos, after};
+use super::time::{NEVER, Nanos, after};
 
 /// An event of the handle or of one of its peers.
 #[derive(Debug)]
@@ -65,6 +65,8 @@ pub struct Supervisor {
     ready: VecDeque<u32>,
     /// Peers whose DRAIN of an asked close was handed out: the next poll goes on with them.
     drained: Vec<u32>,
+    /// Peers whose queue has room again: the next turn goes on with what stood still meanwhile (F1).
+    eased: Vec<u32>,
     woken: bool,
     shutdown: Shutdown,
 }
@@ -82,6 +84,7 @@ impl Supervisor {
             actions: VecDeque::new(),
             ready: VecDeque::new(),
             drained: Vec::new(),
+            eased: Vec::new(),
             woken: false,
             shutdown: Shutdown::No,
         }
@@ -291,6 +294,9 @@ impl Supervisor {
 
     /// Everything that is due at `now`.
     pub fn tick(&mut self, now: Nanos) {
+        while let Some(slot) = self.eased.pop() {
+            self.with(now, slot, |peer, ctx| peer.mind_room(ctx));
+        }
         while let Some((slot, timer)) = self.deadlines.due(now) {
             self.with(now, slot, |peer, ctx| peer.due(ctx, timer));
         }
@@ -307,7 +313,7 @@ impl Supervisor {
     /// The earliest moment at which `tick` would do something.
     pub fn next_deadline(&self) -> Option<Nanos> {
         let kill_at = match self.shutdown {
-            Shutdown::Asked { kill_at: Some(at) } if self.open > 0 => Some(at),
+            Shutdown::Asked { kill_at: Some(at) } if self.open > 0 && at != NEVER => Some(at),
             _ => None,
         };
         match (self.deadlines.next(), kill_at) {
@@ -333,7 +339,7 @@ impl Supervisor {
 
     /// Whether the next poll changes something by itself, without anything happening outside.
     pub fn has_work(&self) -> bool {
-        self.has_event() || self.has_action() || !self.drained.is_empty()
+        self.has_event() || self.has_action() || !self.drained.is_empty() || !self.eased.is_empty()
     }
 
     /// The next event: the handle's own first, then the peers in turn, each in its own order.
@@ -349,7 +355,9 @@ impl Supervisor {
                 peer.is_ready = false;
                 continue;
             };
-            peer.event_taken(slot, &mut self.actions);
+            if peer.event_taken(slot, &mut self.actions) {
+                self.eased.push(slot);
+            }
             if matches!(queued.event, super::event::Event::Drain { asked: true }) {
                 self.drained.push(slot);
             }

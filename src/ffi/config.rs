@@ -6,7 +6,7 @@ use crate::core::log::Level;
 use crate::reactor::Config;
 
 /// How bad a LOG event is, and where it comes from: its `status`. mcp_supervised_config_log_level takes the last three.
-#[repr(i32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_log_level {
     /// A line of the server's stderr. Always told.
@@ -55,8 +55,8 @@ impl mcp_supervised_config {
     }
 }
 
-/// Makes options with their defaults. `*out` is written on success only; free it with mcp_supervised_config_free.
-/// E_NULL if `out` is NULL.
+/// Makes options with their defaults. `*out` is written on success only; free it with mcp_supervised_config_free. Errors:
+/// E_NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_config_new(out: *mut *mut mcp_supervised_config) -> i32 {
     without_handle(|| {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn mcp_supervised_config_new(out: *mut *mut mcp_supervised
 
 /// 1: the handle's clock stands still and is moved by mcp_supervised_advance alone; it then rules every timer of the library
 /// (restart delay and window, graces, drains). Only the timeout of mcp_supervised_poll and mcp_supervised_free use real
-/// time. For tests of hosts. 0, the default: CLOCK_MONOTONIC.
+/// time. For tests of hosts. 0, the default: CLOCK_MONOTONIC. Errors: E_NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_config_manual_clock(config: *mut mcp_supervised_config, on: u32) -> i32 {
     // SAFETY: the caller's promise is passed on.
@@ -80,7 +80,8 @@ pub unsafe extern "C" fn mcp_supervised_config_manual_clock(config: *mut mcp_sup
 }
 
 /// Which LOG lines of its own the library tells: MCP_SUPERVISED_LOG_ERROR, MCP_SUPERVISED_LOG_WARNING (the default) or
-/// MCP_SUPERVISED_LOG_INFO. Lines of the servers' stderr are always told. Judged by mcp_supervised_new.
+/// MCP_SUPERVISED_LOG_INFO. Lines of the servers' stderr are always told. Another value is E_INVALID from mcp_supervised_new.
+/// Errors here: E_NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_config_log_level(config: *mut mcp_supervised_config, level: u32) -> i32 {
     // SAFETY: the caller's promise is passed on.
@@ -90,14 +91,14 @@ pub unsafe extern "C" fn mcp_supervised_config_log_level(config: *mut mcp_superv
 /// 1: where the system has no pidfds (before Linux 5.3, under some sandboxes and tools), install a SIGCHLD handler so that
 /// exits are seen at once; without it they are looked for 50 times a second. The handler calls the one that was installed
 /// before, and runs on the alternate signal stack, if there is one. It is the only process-wide state the library ever
-/// changes, it stays installed, and a host that needs none of it leaves this 0, the default.
+/// changes, it stays installed, and a host that needs none of it leaves this 0, the default. Errors: E_NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_config_sigchld(config: *mut mcp_supervised_config, on: u32) -> i32 {
     // SAFETY: the caller's promise is passed on.
     unsafe { set(config, |config| config.sigchld = on != 0) }
 }
 
-/// Frees options; NULL does nothing.
+/// Frees options; NULL does nothing. Handles made with them are not touched.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_config_free(config: *mut mcp_supervised_config) {
     if !config.is_null() {

@@ -14,7 +14,7 @@ use crate::core::time::to_ms;
 use crate::scan::Span;
 
 /// What an event is about. Ignore kinds you do not know: later versions add some.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_event_kind {
     /// A message of the server: `message_kind`, `method`, `body`, `id`, `error_code`, and the whole line as `payload`.
@@ -47,7 +47,7 @@ pub enum mcp_supervised_event_kind {
 pub use mcp_supervised_event_kind::*;
 
 /// What kind of message a MCP_SUPERVISED_EVENT_MESSAGE is.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_message_kind {
     /// A result; `body` is the value of "result".
@@ -66,7 +66,7 @@ pub enum mcp_supervised_message_kind {
 pub use mcp_supervised_message_kind::*;
 
 /// Why a connection closed: the `status` of a MCP_SUPERVISED_EVENT_CLOSE.
-#[repr(i32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_close_reason {
     /// It ended unasked.
@@ -79,12 +79,13 @@ pub enum mcp_supervised_close_reason {
 
 pub use mcp_supervised_close_reason::*;
 
-/// The last event of its peer, or of the handle. Nothing follows it, and mcp_supervised_remove is possible now.
-pub const MCP_SUPERVISED_FLAG_FINAL: u32 = 1 << 1;
-/// A replacement is coming.
-pub const MCP_SUPERVISED_FLAG_WILL_RECONNECT: u32 = 1 << 2;
-/// How the process ended could not be found out: somebody else in the program has fetched its status.
-pub const MCP_SUPERVISED_FLAG_EXIT_UNKNOWN: u32 = 1 << 10;
+/// Of an event: it is the last one of its peer, or of the handle. mcp_supervised_remove is possible now.
+pub const MCP_SUPERVISED_FLAG_FINAL: u32 = 1u32 << 1;
+/// Of a CLOSE or ERROR: a replacement is coming.
+pub const MCP_SUPERVISED_FLAG_WILL_RECONNECT: u32 = 1u32 << 2;
+/// Of a CLOSE or ERROR: how the process ended could not be found out, because somebody else in the program has fetched its status.
+/// `exit_code` is -1 and `signal` 0 then.
+pub const MCP_SUPERVISED_FLAG_EXIT_UNKNOWN: u32 = 1u32 << 10;
 
 /// One event. Fields that an event does not use are 0 or NULL. Ignore flags you do not know.
 ///
@@ -99,7 +100,7 @@ pub struct mcp_supervised_event {
     pub kind: u32,
     /// MCP_SUPERVISED_FLAG_ bits.
     pub flags: u32,
-    /// The peer, 0 for events of the handle.
+    /// The mcp_supervised_peer, 0 for events of the handle.
     pub peer: u64,
     /// The `user_data` given to mcp_supervised_add.
     pub peer_data: u64,
@@ -113,17 +114,17 @@ pub struct mcp_supervised_event {
     pub message_kind: u32,
     /// The code of the server's error object; 0 if it has none that fits.
     pub error_code: i64,
-    /// The exit code of the process, -1 if it did not exit by itself or there was no process.
+    /// The exit code of the process; -1 in a CLOSE or ERROR if it did not exit by itself or there was no process.
     pub exit_code: i32,
     /// The signal that ended the process, 0 if none did.
     pub signal: i32,
-    /// The process, 0 if there is none.
+    /// The process id, 0 if there is none.
     pub pid: i32,
     /// Which connection of the peer, counted from 1.
     pub life: u32,
     /// Which restart of its window, counted from 1; 0 for none.
     pub attempt: u32,
-    /// The configured maximum of restarts per window; UINT32_MAX for MCP_SUPERVISED_UNLIMITED, 0 for NO_RESTART.
+    /// The configured maximum of restarts per window; MCP_SUPERVISED_UNLIMITED as it is, 0 for MCP_SUPERVISED_NO_RESTART.
     pub max_restarts: u32,
     /// Milliseconds from this event to the spawn of the replacement.
     pub delay_ms: u64,

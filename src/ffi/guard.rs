@@ -14,8 +14,8 @@ use crate::sys::{Features, ForkGuard};
 /// Stands in every live handle, and is overwritten when it is freed.
 const MAGIC: u64 = 0x6d63_7073_7570_7631;
 
-/// The opaque handle: any number of supervised servers, and the events they lead to. Made by mcp_supervised_new, ended by
-/// mcp_supervised_free. Use it from one thread at a time, from whichever.
+/// The handle: any number of supervised servers, and the events they lead to. Opaque; made by mcp_supervised_new, ended by
+/// mcp_supervised_free. Used by one thread at a time, by whichever.
 pub struct mcp_supervised {
     magic: AtomicU64,
     entered: AtomicBool,
@@ -130,6 +130,7 @@ pub unsafe fn wake(handle: *const mcp_supervised) -> i32 {
     match unsafe { known(handle) } {
         Err(status) => status as i32,
         Ok(handle) if handle.fork.forked() => MCP_SUPERVISED_E_FORKED as i32,
+        Ok(handle) if handle.poisoned.load(Ordering::Relaxed) => MCP_SUPERVISED_E_PANIC as i32,
         Ok(handle) => {
             handle.wake.wake();
             MCP_SUPERVISED_OK as i32
@@ -176,5 +177,87 @@ pub fn without_handle(call: impl FnOnce() -> Result<i32, Failure>) -> i32 {
         Ok(Ok(value)) => value,
         Ok(Err(failure)) => failure.status as i32,
         Err(_) => MCP_SUPERVISED_E_PANIC as i32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle() -> *mut mcp_supervised {
+        Box::into_raw(mcp_supervised::make(&Config::default()).expect("a handle can be made"))
+    }
+
+    fn refuse(handle: *const mcp_supervised, text: &str) -> i32 {
+        // SAFETY: a live handle.
+        unsafe { enter(handle, |_| Err(Failure::invalid(text))) }
+    }
+
+    fn last_error(handle: *const mcp_supervised) -> String {
+        // SAFETY: a live handle, and nobody is inside.
+        unsafe { (*(*handle).inner.get()).last_error.clone() }
+    }
+
+    #[test]
+    fn h03_a_panic_is_answered_and_poisons_the_handle() {
+        let handle = handle();
+        assert_eq!(refuse(handle, "what was wrong"), MCP_SUPERVISED_E_INVALID as i32);
+        // SAFETY: a live handle, here and below.
+        let status = unsafe { enter(handle, |_| panic!("a bug, on purpose")) };
+        assert_eq!(status, MCP_SUPERVISED_E_PANIC as i32);
+        let mut ran = false;
+        // SAFETY: as above.
+        let status = unsafe {
+            enter(handle, |_| {
+                ran = true;
+                Ok(0)
+            })
+        };
+        assert_eq!(
+            (status, ran),
+            (MCP_SUPERVISED_E_PANIC as i32, false),
+            "nothing runs in a handle that may be broken"
+        );
+        // SAFETY: as above.
+        assert_eq!(unsafe { wake(handle) }, MCP_SUPERVISED_E_PANIC as i32);
+        assert_eq!(last_error(handle), "what was wrong\0", "H4: the text stays");
+        // SAFETY: as above; not used again.
+        assert_eq!(unsafe { free(handle) }, MCP_SUPERVISED_OK as i32);
+    }
+
+    #[test]
+    fn h03_a_panic_without_a_handle_is_answered() {
+        assert_eq!(without_handle(|| panic!("a bug, on purpose")), MCP_SUPERVISED_E_PANIC as i32);
+    }
+
+    #[test]
+    fn h03_a_call_inside_a_call_is_busy() {
+        let handle = handle();
+        let inside = |_: &mut Inner| {
+            assert_eq!(refuse(handle, "never told"), MCP_SUPERVISED_E_BUSY as i32);
+            // SAFETY: a live handle, here and below; refused, so that it lives on.
+            assert_eq!(unsafe { free(handle) }, MCP_SUPERVISED_E_BUSY as i32);
+            // SAFETY: as above.
+            Ok(unsafe { wake(handle) })
+        };
+        // SAFETY: as above.
+        let inner = unsafe { enter(handle, inside) };
+        assert_eq!(inner, MCP_SUPERVISED_OK as i32, "wakeup alone gets in");
+        assert_eq!(last_error(handle), "\0");
+        // SAFETY: as above; not used again.
+        assert_eq!(unsafe { free(handle) }, MCP_SUPERVISED_OK as i32);
+    }
+
+    #[test]
+    fn h04_a_text_is_that_of_the_last_failure() {
+        let handle = handle();
+        assert_eq!(last_error(handle), "\0");
+        assert_eq!(refuse(handle, "first"), MCP_SUPERVISED_E_INVALID as i32);
+        assert_eq!(refuse(handle, "second"), MCP_SUPERVISED_E_INVALID as i32);
+        // SAFETY: a live handle, here and below.
+        assert_eq!(unsafe { enter(handle, |_| Ok(7)) }, 7);
+        assert_eq!(last_error(handle), "second\0", "success leaves it");
+        // SAFETY: as above; not used again.
+        assert_eq!(unsafe { free(handle) }, MCP_SUPERVISED_OK as i32);
     }
 }

@@ -56,7 +56,7 @@ pub unsafe extern "C" fn mcp_supervised_new(
 /// no timeout has to be computed; now and then it is readable with nothing to report. A host that watches edges calls poll
 /// until it returns fewer than `max_events`.
 ///
-/// Returns the descriptor, or a negative status.
+/// Returns the descriptor, which mcp_supervised_free closes, or a negative status.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_fd(handle: *mut mcp_supervised) -> i32 {
     // SAFETY: the caller's promise is passed on.
@@ -67,12 +67,13 @@ pub unsafe extern "C" fn mcp_supervised_fd(handle: *mut mcp_supervised) -> i32 {
 /// `max_events` events to `events` and returns how many. What does not fit stays queued, and the descriptor stays readable.
 ///
 /// `event_size` is sizeof(mcp_supervised_event) as the host was compiled; the elements of the array lie that far apart.
-/// `timeout_ms`: 0 does not block; -1 blocks until there is an event or a signal; otherwise it blocks at most that long.
-/// `max_events` 0 only drives. A signal ends the wait, and the number of events may then be 0.
+/// `timeout_ms`: 0 does not block; -1 blocks until there is an event or a signal; otherwise it blocks at most that many
+/// milliseconds. `max_events` 0 only drives, and `events` may be NULL then. A signal ends the wait, and the number of events may
+/// then be 0.
 ///
 /// The payloads of the events are valid until the next mcp_supervised_poll or mcp_supervised_free on this handle. Events of
-/// one peer come in order; peers take turns. Errors: E_NULL, E_INVALID (`event_size` smaller than the first version's or not a
-/// multiple of 8, a timeout below -1), E_IO.
+/// one peer come in order; peers take turns. Errors: E_NULL (`events`), E_INVALID (`event_size` smaller than the first version's,
+/// not a multiple of 8 or larger than an array can be; a timeout below -1), E_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_poll(
     handle: *mut mcp_supervised,
@@ -95,6 +96,11 @@ pub unsafe extern "C" fn mcp_supervised_poll(
         }
         let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
         let max = max_events.min(i32::MAX as usize);
+        if event_size.saturating_mul(max) > isize::MAX as usize {
+            return Err(Failure::invalid(format!(
+                "event_size is {event_size}: no array of {max_events} events is that large"
+            )));
+        }
         inner.held.clear();
         let held = &mut inner.held;
         let mut at = events.cast::<u8>();
@@ -111,8 +117,9 @@ pub unsafe extern "C" fn mcp_supervised_poll(
     unsafe { enter(handle, poll) }
 }
 
-/// Makes a poll that is running or the next one return with MCP_SUPERVISED_EVENT_WAKEUP, once however often it is called.
-/// From any thread and from a signal handler, until mcp_supervised_free is called.
+/// Makes a poll that is running or the next one return with MCP_SUPERVISED_EVENT_WAKEUP, once however often it is called. From
+/// any thread and from a signal handler (errno is kept), also while another thread is inside the handle, until
+/// mcp_supervised_free is called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_wakeup(handle: *mut mcp_supervised) -> i32 {
     // SAFETY: the caller's promise is passed on.
@@ -120,7 +127,7 @@ pub unsafe extern "C" fn mcp_supervised_wakeup(handle: *mut mcp_supervised) -> i
 }
 
 /// Moves a manual clock forward by `ns` nanoseconds; what becomes due happens in the next poll, and the descriptor is readable.
-/// E_INVALID without mcp_supervised_config_manual_clock.
+/// Errors: E_INVALID (a handle without mcp_supervised_config_manual_clock).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_advance(handle: *mut mcp_supervised, ns: u64) -> i32 {
     // SAFETY: the caller's promise is passed on.
@@ -132,8 +139,9 @@ pub unsafe extern "C" fn mcp_supervised_advance(handle: *mut mcp_supervised, ns:
     }
 }
 
-/// The text of the last call on this handle that failed, NUL-terminated; empty if none did. Borrowed until the next call on
-/// the handle. E_BUSY, E_FORKED, E_BAD_HANDLE and E_PANIC leave it as it is.
+/// The text of the last call on this handle that failed, UTF-8 and NUL-terminated; empty if none did. Borrowed until the next
+/// call on the handle. `text_len`, if not NULL, gets its length in bytes without the NUL. A call that succeeds leaves the text as
+/// it is, and so do E_BUSY, E_FORKED, E_BAD_HANDLE and E_PANIC. Errors: E_NULL (`text`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_last_error(
     handle: *mut mcp_supervised,
@@ -157,8 +165,8 @@ pub unsafe extern "C" fn mcp_supervised_last_error(
 
 /// Closes every peer as mcp_supervised_close does, and answers E_CLOSED to later starts and adds. After `grace_ms`
 /// milliseconds what is left gets SIGKILL. When the last peer is closed MCP_SUPERVISED_EVENT_SHUTDOWN follows. It goes on only
-/// inside mcp_supervised_poll; a host that does not poll any more calls mcp_supervised_free. A second call can only shorten
-/// the time.
+/// inside mcp_supervised_poll; a host that does not poll any more calls mcp_supervised_free. A second call can only shorten the
+/// time. UINT64_MAX: no SIGKILL but that of each peer's own spec.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_shutdown(handle: *mut mcp_supervised, grace_ms: u64) -> i32 {
     // SAFETY: the caller's promise is passed on.
@@ -170,9 +178,10 @@ pub unsafe extern "C" fn mcp_supervised_shutdown(handle: *mut mcp_supervised, gr
     }
 }
 
-/// Ends the handle: closes the stdin of every server, kills every process group, reaps for at most one second in all, frees
-/// everything. NULL does nothing. E_BUSY, when another thread is inside the handle, frees nothing. In the child of a fork it
-/// closes descriptors and frees memory, and touches no server.
+/// Ends the handle: closes the stdin of every server, kills every process group, reaps for at most one second in all, closes the
+/// descriptor (take it out of your loop before) and frees everything, payloads included. NULL does nothing. In the child of a
+/// fork it closes descriptors and frees memory, and touches no server. Errors: E_BUSY (another thread is inside the handle),
+/// E_BAD_HANDLE; nothing is freed then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_free(handle: *mut mcp_supervised) -> i32 {
     // SAFETY: the caller's promise is passed on.

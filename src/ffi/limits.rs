@@ -4,7 +4,7 @@ use super::status::Failure;
 use crate::core::policy::Limits;
 
 /// Bounds of one peer, for mcp_supervised_spec_limit.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_limit {
     /// MESSAGE and unasked ERROR events that may be queued before the server's stdout is no longer read. Default 1024.

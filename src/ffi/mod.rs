@@ -15,3 +15,7 @@ pub mod peer;
 pub mod spec;
 pub mod status;
 pub mod version;
+
+/// The C header as this build made it, for the test that compares it with the committed one.
+#[doc(hidden)]
+pub const GENERATED_HEADER: &str = include_str!(concat!(env!("OUT_DIR"), "/mcp_supervised.h"));

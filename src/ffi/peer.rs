@@ -9,17 +9,17 @@ use super::status::*;
 use crate::core::ids::PeerId;
 use crate::core::peer::StateName;
 
-/// One supervised server inside a handle, through all its lives. 0 is none. An id never comes to mean another peer: after
-/// mcp_supervised_remove it answers E_NO_PEER.
+/// One supervised server inside a handle, through all its lives. 0 is none. Nothing to free, and an id never comes to mean
+/// another peer: after mcp_supervised_remove it answers E_NO_PEER.
 pub type mcp_supervised_peer = u64;
 
 /// What mcp_supervised_state answers.
-#[repr(i32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_peer_state {
     /// Added; or its first start failed.
     MCP_SUPERVISED_STATE_IDLE = 0,
-    /// A process runs that does not serve yet.
+    /// A process runs that does not serve yet. Not in the modes without a handshake.
     MCP_SUPERVISED_STATE_STARTING = 1,
     /// A connection serves.
     MCP_SUPERVISED_STATE_RUNNING = 2,
@@ -52,9 +52,10 @@ impl From<StateName> for mcp_supervised_peer_state {
     }
 }
 
-/// Adds a peer made from a spec, which is copied and judged: E_INVALID names the value that cannot be used, E_UNSUPPORTED a
-/// working directory that this C library cannot set. The environment is captured now. `user_data` comes back with every event of
-/// the peer. `*peer` is written on success only. E_CLOSED after mcp_supervised_shutdown.
+/// Adds a peer made from a spec, which is copied and judged; the caller still frees it. The environment is captured now. Nothing
+/// is spawned before mcp_supervised_start. `user_data` comes back with every event of the peer. `*peer` is written on success
+/// only; it names the peer until mcp_supervised_remove. Errors: E_INVALID (a value of the spec, named in the text),
+/// E_UNSUPPORTED (a working directory, which this C library cannot set), E_CLOSED (after mcp_supervised_shutdown).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_add(
     handle: *mut mcp_supervised,
@@ -77,8 +78,9 @@ pub unsafe extern "C" fn mcp_supervised_add(
     unsafe { enter(handle, add) }
 }
 
-/// Spawns the peer's first process. Success is the answer itself; no event follows. E_SPAWN says what failed (command,
-/// directory, descriptors); the peer stays idle, no budget is spent, and start may be called again. E_ALREADY_STARTED, E_CLOSED.
+/// Spawns the peer's first process. Success is the answer itself; no event follows. Errors: E_SPAWN (the text says what failed:
+/// command, directory, descriptors; the peer stays idle, no budget is spent, and start may be called again), E_IO,
+/// E_ALREADY_STARTED, E_CLOSED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_start(handle: *mut mcp_supervised, peer: mcp_supervised_peer) -> i32 {
     // SAFETY: the caller's promise is passed on.
@@ -91,12 +93,14 @@ pub unsafe extern "C" fn mcp_supervised_start(handle: *mut mcp_supervised, peer:
 }
 
 /// Sends one raw JSON-RPC line, without tracking it: its answer comes as a MESSAGE, and after a death nothing is sent again.
-/// The text is copied; a line feed is added; line breaks between its tokens become spaces. `*number`, if not NULL, gets the
-/// line's number, 1, 2, ... per peer through all lives: CLOSE tells by `unread_from` which ones a dead server cannot have read.
+/// The text is UTF-8 and copied; a line feed is added; line breaks between its tokens become spaces. `*number`, if not NULL, gets
+/// the line's number, 1, 2, ... per peer through all lives: CLOSE tells by `unread_from` which ones a dead server cannot have
+/// read. It is written on success only.
 ///
 /// Outside MCP_SUPERVISED_MODE_RAW only notifications are taken, and requests whose id is a string that spells no integer.
 /// The line may leave with the next poll; the descriptor is then readable. Errors: E_INVALID (no JSON, no JSON-RPC, longer than
-/// MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES), E_NOT_STARTED, E_CLOSED (also while a replacement is awaited), E_WOULD_BLOCK.
+/// MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES), E_NOT_STARTED, E_CLOSED (also while a replacement is awaited), E_WOULD_BLOCK (try again
+/// after MCP_SUPERVISED_EVENT_WRITABLE).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_send(
     handle: *mut mcp_supervised,
@@ -120,7 +124,8 @@ pub unsafe extern "C" fn mcp_supervised_send(
 }
 
 /// Ends a peer for good: DRAIN, then, from the poll after the one that handed DRAIN out, what is queued is written, stdin ends,
-/// and the graces of the spec run; CLOSE comes last. A replacement that is awaited is withdrawn. Closing again does nothing.
+/// and the graces of the spec run; CLOSE comes last. A replacement that is awaited is withdrawn. Returns at once, and closing
+/// again does nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_close(handle: *mut mcp_supervised, peer: mcp_supervised_peer) -> i32 {
     // SAFETY: the caller's promise is passed on.
@@ -132,8 +137,8 @@ pub unsafe extern "C" fn mcp_supervised_close(handle: *mut mcp_supervised, peer:
     }
 }
 
-/// Forgets a peer that was never started, or whose event with MCP_SUPERVISED_FLAG_FINAL was handed out; E_NOT_CLOSED
-/// otherwise. Its id answers E_NO_PEER from now on. Payloads that were handed out stay valid as ever.
+/// Forgets a peer that was never started, or whose event with MCP_SUPERVISED_FLAG_FINAL was handed out. Its id answers E_NO_PEER
+/// from now on. Payloads that were handed out stay valid as ever. Errors: E_NOT_CLOSED (any other peer).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_remove(handle: *mut mcp_supervised, peer: mcp_supervised_peer) -> i32 {
     // SAFETY: the caller's promise is passed on.
@@ -158,8 +163,8 @@ pub unsafe extern "C" fn mcp_supervised_state(handle: *mut mcp_supervised, peer:
     }
 }
 
-/// The process of the peer's connection, 0 while there is none, or a negative status. It may have ended already; do not signal
-/// it.
+/// The process id of the peer's connection, 0 while there is none, or a negative status. The process may have ended already, and
+/// the library waits for it: do not signal it, do not wait for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_pid(handle: *mut mcp_supervised, peer: mcp_supervised_peer) -> i32 {
     // SAFETY: the caller's promise is passed on.

@@ -19,7 +19,7 @@ pub const MCP_SUPERVISED_UNLIMITED: u32 = u32::MAX;
 pub const MCP_SUPERVISED_NO_RESTART: u32 = u32::MAX - 1;
 
 /// How much of the protocol the library speaks for a peer, for mcp_supervised_spec_mode.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_mode {
     /// MCP 2026-07-28, without a handshake; nothing is sent unasked. The default.
@@ -31,7 +31,7 @@ pub enum mcp_supervised_mode {
 pub use mcp_supervised_mode::*;
 
 /// Which variables of the host's environment a server gets, for mcp_supervised_spec_env_mode.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_env_mode {
     /// HOME LOGNAME PATH SHELL TERM USER LANG LC_* TMPDIR, unless the value begins with "()". The default.
@@ -45,7 +45,7 @@ pub enum mcp_supervised_env_mode {
 pub use mcp_supervised_env_mode::*;
 
 /// Where a server's stderr goes, for mcp_supervised_spec_stderr.
-#[repr(u32)]
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_stderr_mode {
     /// To the host as LOG events; its last 4 KiB come with CLOSE. The default. It is read inside poll: while the host does
@@ -62,8 +62,8 @@ pub use mcp_supervised_stderr_mode::*;
 /// What the connections of a peer are made from: program, arguments, environment, and the rules of supervision. Opaque; made
 /// by mcp_supervised_spec_new, copied by mcp_supervised_add, freed by mcp_supervised_spec_free.
 ///
-/// All functions of a spec answer E_NULL for a NULL and E_INVALID for text that cannot be used, and change nothing then.
-/// Values are judged together by mcp_supervised_add.
+/// The setters check pointers and text: E_NULL for a NULL, E_INVALID for text that cannot be used, and the spec is unchanged.
+/// Numbers are taken as they are and judged together by mcp_supervised_add, whose error text names the one that is wrong.
 #[derive(Debug, Clone)]
 pub struct mcp_supervised_spec {
     spec: Spec,
@@ -109,7 +109,7 @@ impl mcp_supervised_spec {
 
 /// Makes a spec for a program. A name without a slash is searched in the server's PATH, or in the host's if the server has
 /// none; a relative path is taken from the server's working directory. No shell is involved. `*out` is written on success
-/// only; free it with mcp_supervised_spec_free. E_INVALID if the program is empty or has a NUL in it.
+/// only; free it with mcp_supervised_spec_free. Errors: E_NULL, E_INVALID (the program is empty or has a NUL in it).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_spec_new(
     program: *const c_char,
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn mcp_supervised_spec_new(
     })
 }
 
-/// Adds one argument behind the program's name. Bytes as they are; a NUL cannot be in it.
+/// Adds one argument behind the program's name and the arguments added so far. Bytes as they are, without a NUL. May be empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_spec_arg(
     spec: *mut mcp_supervised_spec,
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn mcp_supervised_spec_arg(
 }
 
 /// The server's working directory; without it the host's. It is looked at when a process is spawned, so one that is missing
-/// is an error of mcp_supervised_start, which names the directory.
+/// is an error of mcp_supervised_start, which names the directory. Bytes as they are, not empty, without a NUL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_spec_cwd(
     spec: *mut mcp_supervised_spec,
@@ -189,7 +189,8 @@ pub unsafe extern "C" fn mcp_supervised_spec_env_mode(spec: *mut mcp_supervised_
 }
 
 /// Adds a variable to the server's environment, or replaces one. The environment is put together by mcp_supervised_add, once:
-/// every replacement starts with the same. E_INVALID if the name is empty or has "=" or a NUL in it, or the value a NUL.
+/// every replacement starts with the same. E_INVALID if the name is empty or has "=" or a NUL in it, or the value a NUL; the
+/// value may be empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_spec_env(
     spec: *mut mcp_supervised_spec,
@@ -225,8 +226,8 @@ pub unsafe extern "C" fn mcp_supervised_spec_mode(spec: *mut mcp_supervised_spec
     }
 }
 
-/// The restart budget: at most `max_restarts` replacements per window of `window_ms`, each `delay_ms` after the CLOSE before
-/// it. Defaults 3, 100 and 60000. The window opens at the first restart and nothing but its end clears the count: a server that
+/// The restart budget: at most `max_restarts` replacements per window of `window_ms` milliseconds, each `delay_ms` milliseconds
+/// after the CLOSE before it. Defaults 3, 100 and 60000. The window opens at the first restart and nothing but its end clears the count: a server that
 /// serves one call per life is given up like one that serves none. The next death in the window is told as
 /// MCP_SUPERVISED_EVENT_EXHAUSTED.
 ///
@@ -250,8 +251,8 @@ pub unsafe extern "C" fn mcp_supervised_spec_restart(
     }
 }
 
-/// How patiently a server is ended by mcp_supervised_close: its stdin ends, `close_grace_ms` later its process group gets
-/// SIGTERM, `kill_grace_ms` after that SIGKILL. Defaults 6000 and 2000. A server that leaves earlier is not waited for.
+/// How patiently a server is ended by mcp_supervised_close: its stdin ends, `close_grace_ms` milliseconds later its process
+/// group gets SIGTERM, `kill_grace_ms` milliseconds after that SIGKILL. Defaults 6000 and 2000. A server that leaves earlier is not waited for.
 /// UINT64_MAX: that signal is never sent.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_spec_stop_grace(
@@ -269,7 +270,7 @@ pub unsafe extern "C" fn mcp_supervised_spec_stop_grace(
     }
 }
 
-/// Sets one bound, a value of mcp_supervised_limit.
+/// Sets one bound: `kind` is a mcp_supervised_limit, which tells the unit and the default of `value`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_spec_limit(spec: *mut mcp_supervised_spec, kind: u32, value: u64) -> i32 {
     // SAFETY: the caller's promise is passed on.
@@ -293,7 +294,7 @@ pub unsafe extern "C" fn mcp_supervised_spec_stderr(spec: *mut mcp_supervised_sp
     }
 }
 
-/// Frees a spec; NULL does nothing. Peers made from it are not touched.
+/// Frees a spec; NULL does nothing. Peers made from it are not touched: they have a copy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_spec_free(spec: *mut mcp_supervised_spec) {
     if !spec.is_null() {

@@ -5,14 +5,14 @@ use std::ffi::{CStr, c_char};
 use crate::core::error::Refusal;
 use crate::reactor::Error;
 
-/// What a function returns: 0 or a positive number is success, a negative one is an error. Values never change their
-/// meaning; new ones may be added, so treat an unknown negative number as an error.
-#[repr(i32)]
+/// What a function returns: 0 or a positive number is success, a negative one is an error. Values never change their meaning;
+/// new ones may be added, so treat an unknown negative number as an error.
+#[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_status {
     /// Success.
     MCP_SUPERVISED_OK = 0,
-    /// A pointer that must not be NULL is NULL (or is NULL with a length other than 0).
+    /// A pointer that must not be NULL is NULL, or a text is NULL with a length other than 0.
     MCP_SUPERVISED_E_NULL = -1,
     /// An argument has a value that cannot be used; mcp_supervised_last_error names it.
     MCP_SUPERVISED_E_INVALID = -2,
@@ -78,8 +78,8 @@ pub const NAMES: [(mcp_supervised_status, &CStr); 20] = [
     (MCP_SUPERVISED_E_HANDSHAKE, c"E_HANDSHAKE"),
 ];
 
-/// The name of a status without its prefix, for example "E_SPAWN"; "?" for a number that is none. Static, NUL-terminated,
-/// never NULL.
+/// The name of a status without its prefix, for example "E_SPAWN"; "?" for a number that is none. Static text,
+/// NUL-terminated, never NULL: nobody frees it.
 #[unsafe(no_mangle)]
 pub extern "C" fn mcp_supervised_status_name(status: i32) -> *const c_char {
     let name = NAMES.iter().find(|(code, _)| *code as i32 == status).map_or(c"?", |(_, name)| *name);

@@ -16,7 +16,7 @@ pub extern "C" fn mcp_supervised_abi_version() -> u32 {
     MCP_SUPERVISED_ABI_VERSION
 }
 
-/// The version of the library that is loaded, for example "0.1.0". Static, NUL-terminated.
+/// The version of the library that is loaded, for example "0.1.0". Static text, NUL-terminated: nobody frees it.
 #[unsafe(no_mangle)]
 pub extern "C" fn mcp_supervised_version() -> *const c_char {
     VERSION.as_ptr()

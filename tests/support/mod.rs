@@ -3,7 +3,6 @@
 //! Nothing here sleeps. Tests wait for events with `Host::until`, under one generous deadline that only a hang can reach.
 
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
-#![allow(clippy::unwrap_used, reason = "a helper of tests")]
 
 use std::ffi::c_char;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -547,3 +546,8 @@ pub fn wait_gone(pid: i32) {
         std::thread::yield_now();
     }
 }
+
+pub mod watch;
+
+mod processes;
+pub use processes::*;

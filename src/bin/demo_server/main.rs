@@ -21,6 +21,8 @@
 //!
 //! It shares no code with the library on purpose: what checks the wire must not have the same mistakes.
 
+#![warn(clippy::unwrap_used)]
+
 mod input;
 mod legacy;
 mod methods;

@@ -108,6 +108,12 @@ impl Peer {
         }
     }
 
+    /// Bytes of buffer that its lines hold.
+    #[cfg(test)]
+    pub fn pinned(&self) -> usize {
+        self.pinned.get()
+    }
+
     /// The pipe took `count` bytes of the outbox.
     pub fn wrote(&mut self, ctx: &mut Ctx<'_>, count: usize) {
         let half = self.policy.limits.outbound_bytes / 2;
@@ -228,11 +234,12 @@ impl Peer {
     pub fn spawned(&mut self, ctx: &mut Ctx<'_>, pool: &Rc<Pool>, spawned: Spawned) {
         let attempt = match self.state {
             State::Idle => 0,
-            State::Waiting { attempt, .. } => attempt,
+            State::Waiting { attempt, spawning: true, .. } => attempt,
             _ => return,
         };
         self.life += 1;
-        self.paused = false;
+        // What the last life said may still fill the queue: this one is served when it is taken.
+        self.paused = !self.has_room();
         let conn = Connection::new(&self.policy, pool, &self.pinned, self.life, attempt, spawned, ctx.now);
         self.state = State::Starting { conn, doomed: None };
         if self.policy.serves_at_once {

@@ -68,11 +68,15 @@ impl Peer {
             });
         }
         self.mind_room(ctx);
-        if let Some(too_long) = self.connection().and_then(|conn| conn.framer.too_long())
-            && self.connection().is_some_and(Connection::stdout_open)
+        if let Some(conn) = self.state.connection_mut()
+            && let Some(too_long) = conn.framer.too_long()
+            && !std::mem::replace(&mut conn.overlong_told, true)
         {
+            let stdout_open = conn.stdout_open();
             self.tell_broken(Fault::FrameTooLarge, format!("the server wrote {too_long}"));
-            self.death(ctx, Death::Stdout, None);
+            if stdout_open {
+                self.death(ctx, Death::Stdout, None);
+            }
         }
         self.settle(ctx);
         taken
@@ -256,18 +260,23 @@ impl Peer {
         }
     }
 
-    /// The host took an event: what waited for room goes on.
-    pub fn event_taken(&mut self, slot: u32, actions: &mut std::collections::VecDeque<Action>) {
+    /// The host took an event: what waited for room goes on. True if there is room again for what comes from stdout; the
+    /// time that stood still meanwhile goes on with `mind_room`, which needs the clock.
+    pub fn event_taken(&mut self, slot: u32, actions: &mut std::collections::VecDeque<Action>) -> bool {
         if let State::Waiting { held, spawning, .. } = &mut self.state {
             if *held && self.queue.events() <= self.policy.limits.event_queue {
                 *held = false;
                 *spawning = true;
                 actions.push_back(Action::Spawn(slot));
             }
-        } else if self.paused && self.has_room() {
+            return false;
+        }
+        let eased = self.paused && self.connection().is_some() && self.has_room();
+        if eased {
             self.paused = false;
             actions.push_back(Action::Serve(slot));
         }
+        eased
     }
 
     /// Goes on with a connection that is ending; tells its end when nothing is left to wait for.
@@ -313,7 +322,8 @@ impl Peer {
         counted == 0 || (counted < limits.event_queue && self.pinned.get() < limits.event_bytes)
     }
 
-    fn mind_room(&mut self, ctx: &mut Ctx<'_>) {
+    /// Notes whether there is room, and lets the time in which stdout is read after the exit stand still or go on.
+    pub fn mind_room(&mut self, ctx: &mut Ctx<'_>) {
         let room = self.has_room();
         self.paused = !room;
         let exit_drain = self.policy.exit_drain;

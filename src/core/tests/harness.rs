@@ -145,6 +145,12 @@ impl Rig {
         self.act();
     }
 
+    /// What is due is looked at, without a poll.
+    pub fn tick(&mut self) {
+        self.sup.tick(self.now);
+        self.act();
+    }
+
     /// The next event, if there is one.
     pub fn take_one(&mut self) -> Option<String> {
         let told = self.sup.next_event();
@@ -332,7 +338,9 @@ impl Rig {
             let (slot, name) = match action {
                 Action::Spawn(slot) => (slot, "Spawn"),
                 Action::Serve(slot) => {
-                    self.sup.take_lines(self.now, slot, usize::MAX);
+                    while self.sup.has_backlog(slot) {
+                        self.sup.take_lines(self.now, slot, usize::MAX);
+                    }
                     (slot, "Serve")
                 }
                 Action::CloseStdin(slot) => (slot, "CloseStdin"),

@@ -3,8 +3,11 @@
 
 mod harness;
 mod states;
+mod watch;
+mod world;
 
 mod budget;
+mod endings;
 mod flow;
 mod histories;
 mod lifecycle;

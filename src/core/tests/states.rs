@@ -11,6 +11,7 @@ fn small(mut policy: Policy) -> Policy {
     policy.max_restarts = MaxRestarts::Limited(1);
     policy.limits.event_queue = 4;
     policy.limits.outbound_bytes = 100;
+    policy.limits.frame_bytes = 64;
     policy
 }
 

@@ -1,0 +1,243 @@
+/*
+ * A host with a loop of its own: poll(2) on the one descriptor of the handle, and no timeout to compute.
+ *
+ *     poll_loop [COMMAND [ARGUMENT]...]
+ *
+ * Starts an MCP server (without arguments the demo server), asks what it can do and calls a tool. Then the server is killed
+ * in the middle of a call: the host is told how it ended and when a replacement comes, and calls that one. A second server
+ * that crashes whenever it is started is given up. Exits with 0 if all of this happened in this order.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <mcp_supervised.h>
+
+#ifndef DEMO_SERVER
+#define DEMO_SERVER "mcp-supervised-demo-server"
+#endif
+
+#define MAX_EVENTS 64
+#define MAX_SHOWN 256 /* bytes of a message */
+
+/* What every request of MCP 2026-07-28 carries. */
+#define META                                                           \
+    "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"," \
+    "\"io.modelcontextprotocol/clientCapabilities\":{}}"
+
+/* What has to happen, in this order. */
+enum step { DISCOVERED, LISTED, CALLED, DRAINED, LOST, REPLACED, CALLED_AGAIN, GIVEN_UP, ENDED, ALL };
+
+static const char *const STEPS[] = {
+    "the answer to server/discover", "the answer to tools/list",      "the answer to tools/call",
+    "the DRAIN of the killed server", "the CLOSE of the killed server", "RECONNECT",
+    "the answer of the replacement",  "the EXHAUSTED of the crasher",  "the last CLOSE of the server",
+};
+
+static mcp_supervised *host;
+static mcp_supervised_peer server;  /* the one we work with */
+static mcp_supervised_peer crasher; /* the one that never comes up */
+static enum step awaited;
+static int closing;
+
+/* Gives everything back, which ends the servers as well. */
+static void leave(int status) {
+    mcp_supervised_free(host);
+    exit(status);
+}
+
+/* Every call that fails is the end of this host. The text has to be asked for at once: the next call may replace it. */
+static int32_t check(const char *call, int32_t status) {
+    if (status < 0) {
+        const char *text = "";
+        mcp_supervised_last_error(host, &text, NULL);
+        fprintf(stderr, "%s: %s: %s\n", call, mcp_supervised_status_name(status), text);
+        leave(EXIT_FAILURE);
+    }
+    return status;
+}
+
+static void reached(enum step step) {
+    if (step != awaited) {
+        fprintf(stderr, "failed: came %s, awaited was %s\n", STEPS[step], awaited < ALL ? STEPS[awaited] : "nothing");
+        leave(EXIT_FAILURE);
+    }
+    awaited = (enum step)(awaited + 1);
+}
+
+static void request(const char *id, const char *method, const char *params) {
+    char line[1024];
+    int len = snprintf(line, sizeof line, "{\"jsonrpc\":\"2.0\",\"id\":\"%s\",\"method\":\"%s\",\"params\":{%s%s%s}}", id,
+                       method, params, *params ? "," : "", META);
+    if (len < 0 || (size_t)len >= sizeof line) {
+        fprintf(stderr, "the request %s does not fit\n", id);
+        leave(EXIT_FAILURE);
+    }
+    printf("server   -> %s%s%s\n", method, *params ? " " : "", params);
+    check("send", mcp_supervised_send(host, server, line, (size_t)len, NULL));
+}
+
+/* `peer_data` is 1 for the crasher. */
+static mcp_supervised_peer launch(mcp_supervised_spec *spec, uint64_t peer_data) {
+    mcp_supervised_peer peer = 0;
+    check("add", mcp_supervised_add(host, spec, peer_data, &peer));
+    mcp_supervised_spec_free(spec);
+    check("start", mcp_supervised_start(host, peer));
+    printf("%-8s started, pid %d\n", peer_data ? "crasher" : "server", check("pid", mcp_supervised_pid(host, peer)));
+    return peer;
+}
+
+static void launch_server(char **command) {
+    mcp_supervised_spec *spec = NULL;
+    check("spec_new", mcp_supervised_spec_new(*command ? *command : DEMO_SERVER, MCP_SUPERVISED_CSTR, &spec));
+    while (*command && *++command) {
+        check("spec_arg", mcp_supervised_spec_arg(spec, *command, MCP_SUPERVISED_CSTR));
+    }
+    check("spec_mode", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_RAW));
+    check("spec_restart", mcp_supervised_spec_restart(spec, 3, 100, 60000)); /* 3 a minute, 100 ms after each death */
+    server = launch(spec, 0);
+}
+
+static void launch_crasher(void) {
+    static const char *const ARGUMENTS[] = {"-c", "echo 'no database' >&2; exit 3"};
+    mcp_supervised_spec *spec = NULL;
+    check("spec_new", mcp_supervised_spec_new("/bin/sh", MCP_SUPERVISED_CSTR, &spec));
+    for (size_t i = 0; i < sizeof ARGUMENTS / sizeof *ARGUMENTS; i++) {
+        check("spec_arg", mcp_supervised_spec_arg(spec, ARGUMENTS[i], MCP_SUPERVISED_CSTR));
+    }
+    check("spec_mode", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_RAW));
+    check("spec_restart", mcp_supervised_spec_restart(spec, 2, 50, 60000));
+    crasher = launch(spec, 1);
+}
+
+/* Ids come back as they were sent, with their quotes. */
+static int answers(const mcp_supervised_event *e, const char *id) {
+    size_t len = strlen(id);
+    return e->id_len == len + 2 && memcmp(e->id + 1, id, len) == 0;
+}
+
+static void on_message(const char *who, const mcp_supervised_event *e) {
+    int shown = e->payload_len < MAX_SHOWN ? (int)e->payload_len : MAX_SHOWN;
+    printf("%-8s <- %.*s%s\n", who, shown, e->payload, e->payload_len > MAX_SHOWN ? "..." : "");
+    if (answers(e, "discover")) {
+        reached(DISCOVERED);
+        request("list", "tools/list", "");
+    } else if (answers(e, "list")) {
+        reached(LISTED);
+        request("call-1", "tools/call", "\"name\":\"pid\",\"arguments\":{}");
+    } else if (answers(e, "call-1")) {
+        reached(CALLED);
+        request("long", "tools/call", "\"name\":\"sleep\",\"arguments\":{\"ms\":60000}");
+        /* Only to show what follows. A host never signals its servers: it calls mcp_supervised_close. */
+        int32_t pid = check("pid", mcp_supervised_pid(host, server));
+        kill(pid, SIGKILL);
+        printf("server   killed in the middle of a call, pid %d\n", pid);
+    } else if (answers(e, "call-2")) {
+        reached(CALLED_AGAIN);
+        launch_crasher();
+    }
+}
+
+static void on_close(const char *who, const mcp_supervised_event *e) {
+    printf("%-8s CLOSE: pid %d ", who, e->pid);
+    if (e->flags & MCP_SUPERVISED_FLAG_EXIT_UNKNOWN) {
+        printf("ended, nobody knows how");
+    } else if (e->signal) {
+        printf("was ended by signal %d", e->signal);
+    } else {
+        printf("ended with exit code %d", e->exit_code);
+    }
+    if (e->payload_len > 0) {
+        printf(", its last words: %.*s", (int)e->payload_len, e->payload);
+    }
+    if (e->flags & MCP_SUPERVISED_FLAG_WILL_RECONNECT) {
+        printf("; restart %u of %u in %llu ms", (unsigned)e->attempt, (unsigned)e->max_restarts,
+               (unsigned long long)e->delay_ms);
+    }
+    printf("\n");
+    if (e->peer == server) {
+        reached(closing ? ENDED : LOST);
+    }
+}
+
+static void on_event(const mcp_supervised_event *e) {
+    const char *who = e->peer_data ? "crasher" : "server";
+    switch (e->kind) {
+        case MCP_SUPERVISED_EVENT_MESSAGE: on_message(who, e); break;
+        case MCP_SUPERVISED_EVENT_DRAIN: /* what is on its way to this connection is lost, or is the last it takes */
+            printf("%-8s DRAIN\n", who);
+            if (e->peer == server && !closing) {
+                reached(DRAINED);
+            }
+            break;
+        case MCP_SUPERVISED_EVENT_CLOSE: on_close(who, e); break;
+        case MCP_SUPERVISED_EVENT_RECONNECT:
+            printf("%-8s RECONNECT: pid %d, life %u\n", who, e->pid, (unsigned)e->life);
+            if (e->peer == server) {
+                reached(REPLACED);
+                request("call-2", "tools/call", "\"name\":\"pid\",\"arguments\":{}");
+            }
+            break;
+        case MCP_SUPERVISED_EVENT_EXHAUSTED:
+            printf("%-8s EXHAUSTED: given up after %u restarts\n", who, (unsigned)e->max_restarts);
+            if (e->peer == crasher) {
+                reached(GIVEN_UP);
+                check("close", mcp_supervised_close(host, server));
+                closing = 1;
+            }
+            break;
+        case MCP_SUPERVISED_EVENT_ERROR: /* a line that is no message, a replacement that cannot be spawned */
+            printf("%-8s ERROR: %s: %.*s\n", who, mcp_supervised_status_name(e->status), (int)e->payload_len, e->payload);
+            break;
+        case MCP_SUPERVISED_EVENT_LOG:
+            printf("%-8s LOG: %.*s\n", who, (int)e->payload_len, e->payload);
+            break;
+        case MCP_SUPERVISED_EVENT_READY:    /* in modes with a handshake, this is when it serves */
+        case MCP_SUPERVISED_EVENT_WRITABLE: /* after E_WOULD_BLOCK, which this host never comes near */
+        case MCP_SUPERVISED_EVENT_WAKEUP:   /* another thread called mcp_supervised_wakeup */
+        case MCP_SUPERVISED_EVENT_SHUTDOWN: /* the last event after mcp_supervised_shutdown */
+        default: break;                     /* later versions may have more kinds: ignore them */
+    }
+    /* Nothing follows the last event of a peer. */
+    if (e->flags & MCP_SUPERVISED_FLAG_FINAL && e->peer != 0) {
+        check("remove", mcp_supervised_remove(host, e->peer));
+    }
+    if (e->flags & MCP_SUPERVISED_FLAG_FINAL && e->peer == server && awaited != ALL) {
+        fprintf(stderr, "failed: the server is gone for good, awaited was %s\n", STEPS[awaited]);
+        leave(EXIT_FAILURE);
+    }
+}
+
+int main(int argc, char **argv) {
+    char why[256];
+    if (mcp_supervised_new(NULL, &host, why, sizeof why) < 0) {
+        fprintf(stderr, "new: %s\n", why);
+        return EXIT_FAILURE;
+    }
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
+    launch_server(argv + (argc > 0));
+    request("discover", "server/discover", "");
+
+    struct pollfd watched = {.fd = check("fd", mcp_supervised_fd(host)), .events = POLLIN};
+    while (awaited != ALL) {
+        if (poll(&watched, 1, -1) < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            perror("poll");
+            leave(EXIT_FAILURE);
+        }
+        mcp_supervised_event events[MAX_EVENTS];
+        int32_t count = check("poll", mcp_supervised_poll(host, events, sizeof events[0], MAX_EVENTS, 0));
+        for (int32_t i = 0; i < count; i++) {
+            on_event(&events[i]);
+        }
+    }
+    printf("every step was seen, in order\n");
+    leave(EXIT_SUCCESS);
+}

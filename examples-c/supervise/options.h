@@ -1,0 +1,41 @@
+/* The command line of supervise. */
+#ifndef SUPERVISE_OPTIONS_H
+#define SUPERVISE_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How supervise exits. */
+enum {
+    ENDED_WELL = 0,
+    ENDED_ROUGHLY = 1,
+    USAGE_ERROR = 2,
+    NOT_STARTED = 3,
+    EXHAUSTED = 4,
+};
+
+struct options {
+    uint32_t max_restarts; /* as mcp_supervised_spec_restart takes it */
+    uint64_t delay_ms;
+    uint64_t window_ms;
+    uint64_t close_grace_ms;
+    uint64_t kill_grace_ms;
+    uint64_t max_queue;
+    uint32_t stderr_mode;
+    uint32_t env_mode;
+    const char *cwd; /* NULL: ours */
+    const char **env; /* NAME=VALUE each */
+    size_t env_count;
+    bool json;
+    bool verbose;
+    char **command; /* the program and its arguments, NULL-terminated */
+};
+
+/* Reads the command line. It returns only if there is a server to be run: --help, --version and errors exit. */
+void options_parse(struct options *options, int argc, char **argv);
+
+/* Says what is wrong with the command line and exits. */
+void usage_error(const char *format, ...);
+
+#endif

@@ -1,0 +1,878 @@
+/*
+ * mcp_supervised: supervised MCP servers.
+ *
+ * An MCP server is a child process that speaks newline-delimited JSON-RPC on its standard streams, and it can die under its
+ * client. A handle owns any number of such servers ("peers"). It starts a replacement for one that ended unasked, within a
+ * restart budget, and tells everything as events. There is no thread and no callback: everything happens inside
+ * mcp_supervised_poll(), and one descriptor, mcp_supervised_fd(), plugs the handle into any event loop.
+ *
+ * Words. Peer: one supervised server; its id stays the same through all its lives. Connection: one life of a peer, one
+ * process. Replacement: the next connection of the same peer. Spec: what connections are made from. To serve: the connection
+ * takes requests.
+ *
+ * The states of a peer (mcp_supervised_state) and the events on the way:
+ *
+ *              start                      the poll after DRAIN was taken
+ *     IDLE -----------> RUNNING --close, DRAIN--> DRAINING ---------> CLOSING --ended: CLOSE--> CLOSED
+ *      |                |     ^                      |                   ^                        ^
+ *      |          it dies     | delay over:          '----- it dies -----'                        |
+ *      |                |     | RECONNECT                                                         |
+ *      |                v     |                                                                   |
+ *      |            ENDING --DRAIN, CLOSE--> WAITING --close: CLOSE (withdrawn)-------------------|
+ *      |                |                      | ^                                                |
+ *      |                |                      | '--cannot be spawned: ERROR                      |
+ *      |                |                      '----the same, budget spent: ERROR, EXHAUSTED, CLOSE
+ *      |                '--budget spent: DRAIN, CLOSE, EXHAUSTED ---------------------------------|
+ *      '--close: DRAIN, CLOSE --------------------------------------------------------------------'
+ *
+ *     After an exit, what the server had written is delivered before CLOSE, however late the host polls. The last event of a
+ *     peer carries MCP_SUPERVISED_FLAG_FINAL. MESSAGE, LOG, ERROR and WRITABLE events come in between.
+ *
+ * Threads. A handle is used by one thread at a time, by any thread; a second one gets MCP_SUPERVISED_E_BUSY and nothing
+ * happens. Hosts with several threads wait on the descriptor, then lock and poll with a timeout of 0. mcp_supervised_wakeup()
+ * alone may be called from any thread and from a signal handler. Specs and configs are plain data, one thread at a time. What
+ * takes none of the three may be called from any thread.
+ *
+ * Ownership. What a _new function made is freed by its _free function. Everything passed in is copied before the call
+ * returns. Payloads of events are borrowed until the next mcp_supervised_poll() or mcp_supervised_free() on the handle;
+ * the text of mcp_supervised_last_error() until the next call on it. Ids never dangle: a stale one is an error.
+ *
+ * Text is a pointer and a length. MCP_SUPERVISED_CSTR as the length means that it is NUL-terminated; (NULL, 0) is the
+ * empty text. Times are milliseconds unless a name says otherwise.
+ *
+ * Errors. Functions return 0 or more on success and a negative mcp_supervised_status on error; nothing was changed then, and
+ * no out parameter written. mcp_supervised_last_error() tells more. E_INVALID below is short for MCP_SUPERVISED_E_INVALID, and
+ * so on; CLOSE for MCP_SUPERVISED_EVENT_CLOSE. The comment of a function lists its own errors. Besides, every function with a
+ * handle can answer E_NULL, E_BAD_HANDLE, E_BUSY, E_FORKED and E_PANIC, and every one that is given a peer E_NO_PEER.
+ *
+ * The library changes no process-wide state: no signal disposition (SIGPIPE included), no handler unless asked for, no
+ * thread, no environment. Only its own children are waited for.
+ *
+ * License: MIT OR Apache-2.0.
+ */
+
+#ifndef MCP_SUPERVISED_H
+#define MCP_SUPERVISED_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * Stands before every function; a host may define it before including this header.
+ */
+#ifndef MCP_SUPERVISED_API
+#define MCP_SUPERVISED_API
+#endif
+
+/**
+ * As the length of a text argument: the text is NUL-terminated and the library measures it.
+ */
+#define MCP_SUPERVISED_CSTR SIZE_MAX
+
+/**
+ * The version of this header; mcp_supervised_version() tells that of the library.
+ */
+#define MCP_SUPERVISED_VERSION "0.1.0"
+#define MCP_SUPERVISED_VERSION_MAJOR 0
+#define MCP_SUPERVISED_VERSION_MINOR 1
+#define MCP_SUPERVISED_VERSION_PATCH 0
+
+/**
+ * Counts breaks of the binary interface. A program built against one ABI number runs with any library of the same number.
+ */
+#define MCP_SUPERVISED_ABI_VERSION 0
+
+/**
+ * As `max_restarts`: restart for ever.
+ */
+#define MCP_SUPERVISED_UNLIMITED UINT32_MAX
+
+/**
+ * As `max_restarts`: never restart; the first death is told as MCP_SUPERVISED_EVENT_EXHAUSTED.
+ */
+#define MCP_SUPERVISED_NO_RESTART (UINT32_MAX - 1)
+
+/**
+ * Of an event: it is the last one of its peer, or of the handle. mcp_supervised_remove is possible now.
+ */
+#define MCP_SUPERVISED_FLAG_FINAL (1u << 1)
+
+/**
+ * Of a CLOSE or ERROR: a replacement is coming.
+ */
+#define MCP_SUPERVISED_FLAG_WILL_RECONNECT (1u << 2)
+
+/**
+ * Of a CLOSE or ERROR: how the process ended could not be found out, because somebody else in the program has fetched its status.
+ * `exit_code` is -1 and `signal` 0 then.
+ */
+#define MCP_SUPERVISED_FLAG_EXIT_UNKNOWN (1u << 10)
+
+/**
+ * What a function returns: 0 or a positive number is success, a negative one is an error. Values never change their meaning;
+ * new ones may be added, so treat an unknown negative number as an error.
+ */
+typedef enum mcp_supervised_status {
+    /**
+     * Success.
+     */
+    MCP_SUPERVISED_OK = 0,
+    /**
+     * A pointer that must not be NULL is NULL, or a text is NULL with a length other than 0.
+     */
+    MCP_SUPERVISED_E_NULL = -1,
+    /**
+     * An argument has a value that cannot be used; mcp_supervised_last_error names it.
+     */
+    MCP_SUPERVISED_E_INVALID = -2,
+    /**
+     * The pointer is no handle: it was freed, or never was one. Best effort.
+     */
+    MCP_SUPERVISED_E_BAD_HANDLE = -3,
+    /**
+     * Another thread is inside a function of this handle. Nothing was done.
+     */
+    MCP_SUPERVISED_E_BUSY = -4,
+    /**
+     * The handle was made before a fork and this is the child. Only mcp_supervised_free is of use here.
+     */
+    MCP_SUPERVISED_E_FORKED = -5,
+    /**
+     * A bug inside the library was caught. The handle answers nothing else from now on; free it.
+     */
+    MCP_SUPERVISED_E_PANIC = -6,
+    /**
+     * The peer id is unknown, or the peer was removed.
+     */
+    MCP_SUPERVISED_E_NO_PEER = -7,
+    /**
+     * The peer was not started yet.
+     */
+    MCP_SUPERVISED_E_NOT_STARTED = -8,
+    /**
+     * The peer was started before.
+     */
+    MCP_SUPERVISED_E_ALREADY_STARTED = -9,
+    /**
+     * The peer, or the whole handle, is closed, or there is no connection right now.
+     */
+    MCP_SUPERVISED_E_CLOSED = -10,
+    /**
+     * The peer is not over yet: its event with MCP_SUPERVISED_FLAG_FINAL was not handed out.
+     */
+    MCP_SUPERVISED_E_NOT_CLOSED = -11,
+    /**
+     * A queue is full. A MCP_SUPERVISED_EVENT_WRITABLE event tells when to go on.
+     */
+    MCP_SUPERVISED_E_WOULD_BLOCK = -12,
+    /**
+     * This peer, mode or system cannot do that.
+     */
+    MCP_SUPERVISED_E_UNSUPPORTED = -13,
+    /**
+     * A process could not be spawned; the text says whether it was the command, the directory or something else.
+     */
+    MCP_SUPERVISED_E_SPAWN = -14,
+    /**
+     * A system call failed.
+     */
+    MCP_SUPERVISED_E_IO = -15,
+    /**
+     * A line of the server is no JSON-RPC message. Only as the status of an event.
+     */
+    MCP_SUPERVISED_E_MALFORMED = -16,
+    /**
+     * A line of the server is over the limit. Only as the status of an event.
+     */
+    MCP_SUPERVISED_E_FRAME_TOO_LARGE = -17,
+    /**
+     * A message the server must not send. Only as the status of an event.
+     */
+    MCP_SUPERVISED_E_PROTOCOL = -18,
+    /**
+     * A life of the server ended before it served. Only as the status of an event.
+     */
+    MCP_SUPERVISED_E_HANDSHAKE = -19,
+} mcp_supervised_status;
+
+/**
+ * How bad a LOG event is, and where it comes from: its `status`. mcp_supervised_config_log_level takes the last three.
+ */
+typedef enum mcp_supervised_log_level {
+    /**
+     * A line of the server's stderr. Always told.
+     */
+    MCP_SUPERVISED_LOG_SERVER = 0,
+    /**
+     * The library gave something up.
+     */
+    MCP_SUPERVISED_LOG_ERROR = 1,
+    /**
+     * Something went wrong and is handled.
+     */
+    MCP_SUPERVISED_LOG_WARNING = 2,
+    /**
+     * Worth knowing.
+     */
+    MCP_SUPERVISED_LOG_INFO = 3,
+} mcp_supervised_log_level;
+
+/**
+ * How much of the protocol the library speaks for a peer, for mcp_supervised_spec_mode.
+ */
+typedef enum mcp_supervised_mode {
+    /**
+     * MCP 2026-07-28, without a handshake; nothing is sent unasked. The default.
+     */
+    MCP_SUPERVISED_MODE_MODERN = 1,
+    /**
+     * Lines only: the library writes nothing of its own, and every line of the server is a MESSAGE.
+     */
+    MCP_SUPERVISED_MODE_RAW = 2,
+} mcp_supervised_mode;
+
+/**
+ * Which variables of the host's environment a server gets, for mcp_supervised_spec_env_mode.
+ */
+typedef enum mcp_supervised_env_mode {
+    /**
+     * HOME LOGNAME PATH SHELL TERM USER LANG LC_* TMPDIR, unless the value begins with "()". The default.
+     */
+    MCP_SUPERVISED_ENV_SAFE = 1,
+    /**
+     * All.
+     */
+    MCP_SUPERVISED_ENV_INHERIT = 2,
+    /**
+     * None.
+     */
+    MCP_SUPERVISED_ENV_EMPTY = 3,
+} mcp_supervised_env_mode;
+
+/**
+ * Where a server's stderr goes, for mcp_supervised_spec_stderr.
+ */
+typedef enum mcp_supervised_stderr_mode {
+    /**
+     * To the host as LOG events; its last 4 KiB come with CLOSE. The default. It is read inside poll: while the host does
+     * not poll, a server that writes a lot may block.
+     */
+    MCP_SUPERVISED_STDERR_LOG = 1,
+    /**
+     * To the host's own stderr.
+     */
+    MCP_SUPERVISED_STDERR_INHERIT = 2,
+    /**
+     * Nowhere.
+     */
+    MCP_SUPERVISED_STDERR_NULL = 3,
+} mcp_supervised_stderr_mode;
+
+/**
+ * Bounds of one peer, for mcp_supervised_spec_limit.
+ */
+typedef enum mcp_supervised_limit {
+    /**
+     * MESSAGE and unasked ERROR events that may be queued before the server's stdout is no longer read. Default 1024.
+     */
+    MCP_SUPERVISED_LIMIT_EVENT_QUEUE = 1,
+    /**
+     * Bytes of buffer that queued messages may hold before the server's stdout is no longer read. Default 8 MiB. One message
+     * always fits.
+     */
+    MCP_SUPERVISED_LIMIT_EVENT_BYTES = 2,
+    /**
+     * Bytes that may wait to be written to the server, and the longest line that can be sent. Default 64 MiB, at most 1 GiB.
+     */
+    MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES = 3,
+    /**
+     * The longest line a server may write, without its line feed. Default 64 MiB, at most 1 GiB. A longer one ends the
+     * connection.
+     */
+    MCP_SUPERVISED_LIMIT_FRAME_BYTES = 4,
+    /**
+     * Lines up to this length have their whole JSON grammar checked; of longer ones UTF-8, strings, brackets and the
+     * envelope. Default 64 KiB.
+     */
+    MCP_SUPERVISED_LIMIT_GRAMMAR_BYTES = 5,
+    /**
+     * LOG events that are kept; the oldest are dropped, with a count. Default 256.
+     */
+    MCP_SUPERVISED_LIMIT_LOG_LINES = 6,
+    /**
+     * The longest LOG line after escaping, in bytes. Default 4096.
+     */
+    MCP_SUPERVISED_LIMIT_LOG_LINE_BYTES = 7,
+} mcp_supervised_limit;
+
+/**
+ * What mcp_supervised_state answers.
+ */
+typedef enum mcp_supervised_peer_state {
+    /**
+     * Added; or its first start failed.
+     */
+    MCP_SUPERVISED_STATE_IDLE = 0,
+    /**
+     * A process runs that does not serve yet. Not in the modes without a handshake.
+     */
+    MCP_SUPERVISED_STATE_STARTING = 1,
+    /**
+     * A connection serves.
+     */
+    MCP_SUPERVISED_STATE_RUNNING = 2,
+    /**
+     * The connection is ending unasked; its CLOSE is still to come.
+     */
+    MCP_SUPERVISED_STATE_ENDING = 3,
+    /**
+     * A replacement is on its way.
+     */
+    MCP_SUPERVISED_STATE_WAITING = 4,
+    /**
+     * mcp_supervised_close was called and its DRAIN was not taken: last words are accepted.
+     */
+    MCP_SUPERVISED_STATE_DRAINING = 5,
+    /**
+     * The connection is being ended.
+     */
+    MCP_SUPERVISED_STATE_CLOSING = 6,
+    /**
+     * Over for good.
+     */
+    MCP_SUPERVISED_STATE_CLOSED = 7,
+} mcp_supervised_peer_state;
+
+/**
+ * What an event is about. Ignore kinds you do not know: later versions add some.
+ */
+typedef enum mcp_supervised_event_kind {
+    /**
+     * A message of the server: `message_kind`, `method`, `body`, `id`, `error_code`, and the whole line as `payload`.
+     */
+    MCP_SUPERVISED_EVENT_MESSAGE = 1,
+    /**
+     * A connection ended: `status` is a mcp_supervised_close_reason, `exit_code` or `signal`, `pid`, `life`, `uptime_ms`,
+     * `unread_from`; the last lines of stderr as `payload`. With MCP_SUPERVISED_FLAG_WILL_RECONNECT a replacement is coming:
+     * `attempt` of `max_restarts`, in `delay_ms`.
+     */
+    MCP_SUPERVISED_EVENT_CLOSE = 2,
+    /**
+     * A replacement serves: `pid`, `life`, `attempt`. Never for the first life.
+     */
+    MCP_SUPERVISED_EVENT_RECONNECT = 3,
+    /**
+     * Something went wrong: `status`, and the text as `payload` (for MCP_SUPERVISED_E_PROTOCOL the server's line). With
+     * MCP_SUPERVISED_E_SPAWN a replacement could not be spawned; MCP_SUPERVISED_FLAG_WILL_RECONNECT tells of the next try.
+     */
+    MCP_SUPERVISED_EVENT_ERROR = 4,
+    /**
+     * The restart budget is spent: `max_restarts`. The peer is closed.
+     */
+    MCP_SUPERVISED_EVENT_EXHAUSTED = 5,
+    /**
+     * The first life serves: `pid`, `life`. Not in the modes without a handshake, where start itself says so.
+     */
+    MCP_SUPERVISED_EVENT_READY = 6,
+    /**
+     * CLOSE is about to follow. After mcp_supervised_close the connection still takes last words until the next poll.
+     */
+    MCP_SUPERVISED_EVENT_DRAIN = 7,
+    /**
+     * A log line as `payload`: `status` is a mcp_supervised_log_level, `count` the lines dropped before it.
+     */
+    MCP_SUPERVISED_EVENT_LOG = 8,
+    /**
+     * There is room again after MCP_SUPERVISED_E_WOULD_BLOCK.
+     */
+    MCP_SUPERVISED_EVENT_WRITABLE = 9,
+    /**
+     * mcp_supervised_wakeup was called, at least once. Of the handle: `peer` is 0.
+     */
+    MCP_SUPERVISED_EVENT_WAKEUP = 11,
+    /**
+     * After mcp_supervised_shutdown every peer is closed. Of the handle: `peer` is 0.
+     */
+    MCP_SUPERVISED_EVENT_SHUTDOWN = 12,
+} mcp_supervised_event_kind;
+
+/**
+ * What kind of message a MCP_SUPERVISED_EVENT_MESSAGE is.
+ */
+typedef enum mcp_supervised_message_kind {
+    /**
+     * A result; `body` is the value of "result".
+     */
+    MCP_SUPERVISED_MESSAGE_RESULT = 1,
+    /**
+     * An error the server answered; `body` is the error object, `error_code` its code.
+     */
+    MCP_SUPERVISED_MESSAGE_REMOTE_ERROR = 2,
+    /**
+     * A notification; `body` is the value of "params".
+     */
+    MCP_SUPERVISED_MESSAGE_NOTIFICATION = 3,
+    /**
+     * A request of the server (raw mode); `body` is the value of "params".
+     */
+    MCP_SUPERVISED_MESSAGE_REQUEST = 4,
+    /**
+     * An answer to nothing the library knows of, as after mcp_supervised_send; `body` is its result or its error object and
+     * `error_code` 0 for a result. In raw mode a JSON array.
+     */
+    MCP_SUPERVISED_MESSAGE_UNMATCHED = 5,
+} mcp_supervised_message_kind;
+
+/**
+ * Why a connection closed: the `status` of a MCP_SUPERVISED_EVENT_CLOSE.
+ */
+typedef enum mcp_supervised_close_reason {
+    /**
+     * It ended unasked.
+     */
+    MCP_SUPERVISED_CLOSE_PEER_LOST = 1,
+    /**
+     * mcp_supervised_close or mcp_supervised_shutdown asked for it.
+     */
+    MCP_SUPERVISED_CLOSE_CLOSED_BY_HOST = 2,
+    /**
+     * There was no connection: the replacement that was promised does not come.
+     */
+    MCP_SUPERVISED_CLOSE_WITHDRAWN = 3,
+} mcp_supervised_close_reason;
+
+/**
+ * The handle: any number of supervised servers, and the events they lead to. Opaque; made by mcp_supervised_new, ended by
+ * mcp_supervised_free. Used by one thread at a time, by whichever.
+ */
+typedef struct mcp_supervised mcp_supervised;
+
+/**
+ * Options for mcp_supervised_new. Opaque; made by mcp_supervised_config_new, freed by mcp_supervised_config_free.
+ */
+typedef struct mcp_supervised_config mcp_supervised_config;
+
+/**
+ * What the connections of a peer are made from: program, arguments, environment, and the rules of supervision. Opaque; made
+ * by mcp_supervised_spec_new, copied by mcp_supervised_add, freed by mcp_supervised_spec_free.
+ *
+ * The setters check pointers and text: E_NULL for a NULL, E_INVALID for text that cannot be used, and the spec is unchanged.
+ * Numbers are taken as they are and judged together by mcp_supervised_add, whose error text names the one that is wrong.
+ */
+typedef struct mcp_supervised_spec mcp_supervised_spec;
+
+/**
+ * One event. Fields that an event does not use are 0 or NULL. Ignore flags you do not know.
+ *
+ * `payload`, `method`, `body` and `id` point into memory of the handle. They are valid until the next call of
+ * mcp_supervised_poll or mcp_supervised_free on the handle; no other call ends them. `payload` is UTF-8 and is followed by a
+ * NUL that is not counted in its length. The other three are pieces of it as they stand in the server's line: `method`
+ * without its quotes and with its escapes, `id` and `body` as raw JSON; they are not followed by a NUL.
+ */
+typedef struct mcp_supervised_event {
+    /**
+     * A mcp_supervised_event_kind.
+     */
+    uint32_t kind;
+    /**
+     * MCP_SUPERVISED_FLAG_ bits.
+     */
+    uint32_t flags;
+    /**
+     * The mcp_supervised_peer, 0 for events of the handle.
+     */
+    uint64_t peer;
+    /**
+     * The `user_data` given to mcp_supervised_add.
+     */
+    uint64_t peer_data;
+    /**
+     * The request the event belongs to; 0 for none.
+     */
+    uint64_t request;
+    /**
+     * What the host gave with that request.
+     */
+    uint64_t user_data;
+    /**
+     * A mcp_supervised_status; for CLOSE a mcp_supervised_close_reason, for LOG a mcp_supervised_log_level.
+     */
+    int32_t status;
+    /**
+     * A mcp_supervised_message_kind, of MESSAGE events.
+     */
+    uint32_t message_kind;
+    /**
+     * The code of the server's error object; 0 if it has none that fits.
+     */
+    int64_t error_code;
+    /**
+     * The exit code of the process; -1 in a CLOSE or ERROR if it did not exit by itself or there was no process.
+     */
+    int32_t exit_code;
+    /**
+     * The signal that ended the process, 0 if none did.
+     */
+    int32_t signal;
+    /**
+     * The process id, 0 if there is none.
+     */
+    int32_t pid;
+    /**
+     * Which connection of the peer, counted from 1.
+     */
+    uint32_t life;
+    /**
+     * Which restart of its window, counted from 1; 0 for none.
+     */
+    uint32_t attempt;
+    /**
+     * The configured maximum of restarts per window; MCP_SUPERVISED_UNLIMITED as it is, 0 for MCP_SUPERVISED_NO_RESTART.
+     */
+    uint32_t max_restarts;
+    /**
+     * Milliseconds from this event to the spawn of the replacement.
+     */
+    uint64_t delay_ms;
+    /**
+     * Milliseconds from the spawn to this event.
+     */
+    uint64_t uptime_ms;
+    /**
+     * LOG: lines dropped before this one.
+     */
+    uint64_t count;
+    /**
+     * CLOSE: the first number given by mcp_supervised_send of which the dead server cannot have read a byte; 0 if there is
+     * none.
+     */
+    uint64_t unread_from;
+    /**
+     * Reserved, 0.
+     */
+    uint32_t era;
+    /**
+     * Reserved, 0.
+     */
+    uint32_t reserved;
+    /**
+     * Text or line, NUL-terminated.
+     */
+    const char *payload;
+    /**
+     * Its length in bytes.
+     */
+    size_t payload_len;
+    /**
+     * The method of a message.
+     */
+    const char *method;
+    /**
+     * Its length in bytes.
+     */
+    size_t method_len;
+    /**
+     * The result, the params or the error object of a message.
+     */
+    const char *body;
+    /**
+     * Its length in bytes.
+     */
+    size_t body_len;
+    /**
+     * The id of a message, a string with its quotes.
+     */
+    const char *id;
+    /**
+     * Its length in bytes.
+     */
+    size_t id_len;
+} mcp_supervised_event;
+
+/**
+ * One supervised server inside a handle, through all its lives. 0 is none. Nothing to free, and an id never comes to mean
+ * another peer: after mcp_supervised_remove it answers E_NO_PEER.
+ */
+typedef uint64_t mcp_supervised_peer;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * The ABI number of the library that is loaded; compare it with MCP_SUPERVISED_ABI_VERSION of the header.
+ */
+MCP_SUPERVISED_API uint32_t mcp_supervised_abi_version(void);
+
+/**
+ * The version of the library that is loaded, for example "0.1.0". Static text, NUL-terminated: nobody frees it.
+ */
+MCP_SUPERVISED_API const char *mcp_supervised_version(void);
+
+/**
+ * The name of a status without its prefix, for example "E_SPAWN"; "?" for a number that is none. Static text,
+ * NUL-terminated, never NULL: nobody frees it.
+ */
+MCP_SUPERVISED_API const char *mcp_supervised_status_name(int32_t status);
+
+/**
+ * Makes options with their defaults. `*out` is written on success only; free it with mcp_supervised_config_free. Errors:
+ * E_NULL.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_config_new(struct mcp_supervised_config **out);
+
+/**
+ * 1: the handle's clock stands still and is moved by mcp_supervised_advance alone; it then rules every timer of the library
+ * (restart delay and window, graces, drains). Only the timeout of mcp_supervised_poll and mcp_supervised_free use real
+ * time. For tests of hosts. 0, the default: CLOCK_MONOTONIC. Errors: E_NULL.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_config_manual_clock(struct mcp_supervised_config *config, uint32_t on);
+
+/**
+ * Which LOG lines of its own the library tells: MCP_SUPERVISED_LOG_ERROR, MCP_SUPERVISED_LOG_WARNING (the default) or
+ * MCP_SUPERVISED_LOG_INFO. Lines of the servers' stderr are always told. Another value is E_INVALID from mcp_supervised_new.
+ * Errors here: E_NULL.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_config_log_level(struct mcp_supervised_config *config, uint32_t level);
+
+/**
+ * 1: where the system has no pidfds (before Linux 5.3, under some sandboxes and tools), install a SIGCHLD handler so that
+ * exits are seen at once; without it they are looked for 50 times a second. The handler calls the one that was installed
+ * before, and runs on the alternate signal stack, if there is one. It is the only process-wide state the library ever
+ * changes, it stays installed, and a host that needs none of it leaves this 0, the default. Errors: E_NULL.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_config_sigchld(struct mcp_supervised_config *config, uint32_t on);
+
+/**
+ * Frees options; NULL does nothing. Handles made with them are not touched.
+ */
+MCP_SUPERVISED_API void mcp_supervised_config_free(struct mcp_supervised_config *config);
+
+/**
+ * Makes a handle. `config` may be NULL for the defaults; it is copied. `*out` is written on success only; end it with
+ * mcp_supervised_free. On failure a NUL-terminated text is written to `errbuf`, cut to `errbuf_len` bytes; (NULL, 0) if it is
+ * not wanted. Errors: E_NULL, E_INVALID (a value of the config), E_IO (no descriptors left).
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_new(const struct mcp_supervised_config *config,
+                           struct mcp_supervised **out,
+                           char *errbuf,
+                           size_t errbuf_len);
+
+/**
+ * The one descriptor of the handle, to be watched for input (POLLIN) in the host's own loop. It is the same number for the
+ * life of the handle and belongs to it: do not read, write, close or change it. When it is readable, call
+ * mcp_supervised_poll(handle, ..., 0). It is never silent while that would report or change something, timers included, so
+ * no timeout has to be computed; now and then it is readable with nothing to report. A host that watches edges calls poll
+ * until it returns fewer than `max_events`.
+ *
+ * Returns the descriptor, which mcp_supervised_free closes, or a negative status.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_fd(struct mcp_supervised *handle);
+
+/**
+ * Drives everything: reads, writes, timers, restarts, reaping. Nothing happens outside it. Makes one turn, then writes up to
+ * `max_events` events to `events` and returns how many. What does not fit stays queued, and the descriptor stays readable.
+ *
+ * `event_size` is sizeof(mcp_supervised_event) as the host was compiled; the elements of the array lie that far apart.
+ * `timeout_ms`: 0 does not block; -1 blocks until there is an event or a signal; otherwise it blocks at most that many
+ * milliseconds. `max_events` 0 only drives, and `events` may be NULL then. A signal ends the wait, and the number of events may
+ * then be 0.
+ *
+ * The payloads of the events are valid until the next mcp_supervised_poll or mcp_supervised_free on this handle. Events of
+ * one peer come in order; peers take turns. Errors: E_NULL (`events`), E_INVALID (`event_size` smaller than the first version's,
+ * not a multiple of 8 or larger than an array can be; a timeout below -1), E_IO.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_poll(struct mcp_supervised *handle,
+                            struct mcp_supervised_event *events,
+                            size_t event_size,
+                            size_t max_events,
+                            int32_t timeout_ms);
+
+/**
+ * Makes a poll that is running or the next one return with MCP_SUPERVISED_EVENT_WAKEUP, once however often it is called. From
+ * any thread and from a signal handler (errno is kept), also while another thread is inside the handle, until
+ * mcp_supervised_free is called.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_wakeup(struct mcp_supervised *handle);
+
+/**
+ * Moves a manual clock forward by `ns` nanoseconds; what becomes due happens in the next poll, and the descriptor is readable.
+ * Errors: E_INVALID (a handle without mcp_supervised_config_manual_clock).
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_advance(struct mcp_supervised *handle, uint64_t ns);
+
+/**
+ * The text of the last call on this handle that failed, UTF-8 and NUL-terminated; empty if none did. Borrowed until the next
+ * call on the handle. `text_len`, if not NULL, gets its length in bytes without the NUL. A call that succeeds leaves the text as
+ * it is, and so do E_BUSY, E_FORKED, E_BAD_HANDLE and E_PANIC. Errors: E_NULL (`text`).
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_last_error(struct mcp_supervised *handle,
+                                  const char **text,
+                                  size_t *text_len);
+
+/**
+ * Closes every peer as mcp_supervised_close does, and answers E_CLOSED to later starts and adds. After `grace_ms`
+ * milliseconds what is left gets SIGKILL. When the last peer is closed MCP_SUPERVISED_EVENT_SHUTDOWN follows. It goes on only
+ * inside mcp_supervised_poll; a host that does not poll any more calls mcp_supervised_free. A second call can only shorten the
+ * time. UINT64_MAX: no SIGKILL but that of each peer's own spec.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_shutdown(struct mcp_supervised *handle, uint64_t grace_ms);
+
+/**
+ * Ends the handle: closes the stdin of every server, kills every process group, reaps for at most one second in all, closes the
+ * descriptor (take it out of your loop before) and frees everything, payloads included. NULL does nothing. In the child of a
+ * fork it closes descriptors and frees memory, and touches no server. Errors: E_BUSY (another thread is inside the handle),
+ * E_BAD_HANDLE; nothing is freed then.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_free(struct mcp_supervised *handle);
+
+/**
+ * Makes a spec for a program. A name without a slash is searched in the server's PATH, or in the host's if the server has
+ * none; a relative path is taken from the server's working directory. No shell is involved. `*out` is written on success
+ * only; free it with mcp_supervised_spec_free. Errors: E_NULL, E_INVALID (the program is empty or has a NUL in it).
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_spec_new(const char *program, size_t program_len, struct mcp_supervised_spec **out);
+
+/**
+ * Adds one argument behind the program's name and the arguments added so far. Bytes as they are, without a NUL. May be empty.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_spec_arg(struct mcp_supervised_spec *spec, const char *arg, size_t arg_len);
+
+/**
+ * The server's working directory; without it the host's. It is looked at when a process is spawned, so one that is missing
+ * is an error of mcp_supervised_start, which names the directory. Bytes as they are, not empty, without a NUL.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_spec_cwd(struct mcp_supervised_spec *spec, const char *dir, size_t dir_len);
+
+/**
+ * What the server's environment starts from: a value of mcp_supervised_env_mode.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_spec_env_mode(struct mcp_supervised_spec *spec, uint32_t env_mode);
+
+/**
+ * Adds a variable to the server's environment, or replaces one. The environment is put together by mcp_supervised_add, once:
+ * every replacement starts with the same. E_INVALID if the name is empty or has "=" or a NUL in it, or the value a NUL; the
+ * value may be empty.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_spec_env(struct mcp_supervised_spec *spec,
+                                const char *name,
+                                size_t name_len,
+                                const char *value,
+                                size_t value_len);
+
+/**
+ * How much of the protocol is spoken: a value of mcp_supervised_mode.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_spec_mode(struct mcp_supervised_spec *spec, uint32_t mode);
+
+/**
+ * The restart budget: at most `max_restarts` replacements per window of `window_ms` milliseconds, each `delay_ms` milliseconds
+ * after the CLOSE before it. Defaults 3, 100 and 60000. The window opens at the first restart and nothing but its end clears the count: a server that
+ * serves one call per life is given up like one that serves none. The next death in the window is told as
+ * MCP_SUPERVISED_EVENT_EXHAUSTED.
+ *
+ * MCP_SUPERVISED_UNLIMITED and MCP_SUPERVISED_NO_RESTART are asked for by name. Refused by mcp_supervised_add: 0 restarts, a
+ * window of 0, and `max_restarts * delay_ms >= window_ms`, which would try a server that cannot start for ever.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_spec_restart(struct mcp_supervised_spec *spec,
+                                    uint32_t max_restarts,
+                                    uint64_t delay_ms,
+                                    uint64_t window_ms);
+
+/**
+ * How patiently a server is ended by mcp_supervised_close: its stdin ends, `close_grace_ms` milliseconds later its process
+ * group gets SIGTERM, `kill_grace_ms` milliseconds after that SIGKILL. Defaults 6000 and 2000. A server that leaves earlier is not waited for.
+ * UINT64_MAX: that signal is never sent.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_spec_stop_grace(struct mcp_supervised_spec *spec,
+                                       uint64_t close_grace_ms,
+                                       uint64_t kill_grace_ms);
+
+/**
+ * Sets one bound: `kind` is a mcp_supervised_limit, which tells the unit and the default of `value`.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_spec_limit(struct mcp_supervised_spec *spec, uint32_t kind, uint64_t value);
+
+/**
+ * Where the server's stderr goes: a value of mcp_supervised_stderr_mode.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_spec_stderr(struct mcp_supervised_spec *spec, uint32_t stderr_mode);
+
+/**
+ * Frees a spec; NULL does nothing. Peers made from it are not touched: they have a copy.
+ */
+MCP_SUPERVISED_API void mcp_supervised_spec_free(struct mcp_supervised_spec *spec);
+
+/**
+ * Adds a peer made from a spec, which is copied and judged; the caller still frees it. The environment is captured now. Nothing
+ * is spawned before mcp_supervised_start. `user_data` comes back with every event of the peer. `*peer` is written on success
+ * only; it names the peer until mcp_supervised_remove. Errors: E_INVALID (a value of the spec, named in the text),
+ * E_UNSUPPORTED (a working directory, which this C library cannot set), E_CLOSED (after mcp_supervised_shutdown).
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_add(struct mcp_supervised *handle,
+                           const struct mcp_supervised_spec *spec,
+                           uint64_t user_data,
+                           mcp_supervised_peer *peer);
+
+/**
+ * Spawns the peer's first process. Success is the answer itself; no event follows. Errors: E_SPAWN (the text says what failed:
+ * command, directory, descriptors; the peer stays idle, no budget is spent, and start may be called again), E_IO,
+ * E_ALREADY_STARTED, E_CLOSED.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_start(struct mcp_supervised *handle, mcp_supervised_peer peer);
+
+/**
+ * Sends one raw JSON-RPC line, without tracking it: its answer comes as a MESSAGE, and after a death nothing is sent again.
+ * The text is UTF-8 and copied; a line feed is added; line breaks between its tokens become spaces. `*number`, if not NULL, gets
+ * the line's number, 1, 2, ... per peer through all lives: CLOSE tells by `unread_from` which ones a dead server cannot have
+ * read. It is written on success only.
+ *
+ * Outside MCP_SUPERVISED_MODE_RAW only notifications are taken, and requests whose id is a string that spells no integer.
+ * The line may leave with the next poll; the descriptor is then readable. Errors: E_INVALID (no JSON, no JSON-RPC, longer than
+ * MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES), E_NOT_STARTED, E_CLOSED (also while a replacement is awaited), E_WOULD_BLOCK (try again
+ * after MCP_SUPERVISED_EVENT_WRITABLE).
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_send(struct mcp_supervised *handle,
+                            mcp_supervised_peer peer,
+                            const char *line,
+                            size_t line_len,
+                            uint64_t *number);
+
+/**
+ * Ends a peer for good: DRAIN, then, from the poll after the one that handed DRAIN out, what is queued is written, stdin ends,
+ * and the graces of the spec run; CLOSE comes last. A replacement that is awaited is withdrawn. Returns at once, and closing
+ * again does nothing.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_close(struct mcp_supervised *handle, mcp_supervised_peer peer);
+
+/**
+ * Forgets a peer that was never started, or whose event with MCP_SUPERVISED_FLAG_FINAL was handed out. Its id answers E_NO_PEER
+ * from now on. Payloads that were handed out stay valid as ever. Errors: E_NOT_CLOSED (any other peer).
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_remove(struct mcp_supervised *handle, mcp_supervised_peer peer);
+
+/**
+ * The peer's state, a mcp_supervised_peer_state, or a negative status. It is the state right now: events that tell how it
+ * came about may still wait to be taken.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_state(struct mcp_supervised *handle, mcp_supervised_peer peer);
+
+/**
+ * The process id of the peer's connection, 0 while there is none, or a negative status. The process may have ended already, and
+ * the library waits for it: do not signal it, do not wait for it.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_pid(struct mcp_supervised *handle, mcp_supervised_peer peer);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* MCP_SUPERVISED_H */

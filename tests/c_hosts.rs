@@ -1,0 +1,208 @@
+//! Hosts written in C: the example that people copy, and hosts that make life hard. Each asserts for itself and says what was
+//! wrong; here they are compiled, run and watched.
+
+#[path = "support/c.rs"]
+mod c;
+#[path = "support/compiler.rs"]
+mod compiler;
+
+use c::{CHost, compile};
+
+const POLL_LOOP: &str = "examples-c/poll_loop.c";
+
+fn demo_server() -> &'static str {
+    env!("CARGO_BIN_EXE_mcp-supervised-demo-server")
+}
+
+/// A host of tests/c, which takes the demo server first.
+fn host(name: &str) -> CHost {
+    compile(&format!("tests/c/{name}.c")).arg(demo_server())
+}
+
+/// Runs a host with facilities of the system switched off.
+fn without(facilities: &str, host: CHost) -> String {
+    host.env("MCP_SUPERVISED_WITHOUT", facilities).succeeds()
+}
+
+/// What is shown of the example's output has to be in it, in this order. What stands behind each, up to the end of the line.
+fn in_order<'a>(output: &'a str, wanted: &[&str]) -> Vec<&'a str> {
+    let mut rest = output;
+    let find = |text: &&str| {
+        let at = rest.find(text).unwrap_or_else(|| panic!("{text:?} is missing or out of order in:\n{output}"));
+        rest = &rest[at + text.len()..];
+        rest.split_once('\n').map_or(rest, |(line, _)| line)
+    };
+    wanted.iter().map(find).collect()
+}
+
+#[test]
+fn l02_the_example_shows_its_steps_in_order() {
+    let output = compile(POLL_LOOP).arg(demo_server()).succeeds();
+    let behind = in_order(
+        &output,
+        &[
+            "server   started, pid ",
+            "server   -> server/discover\n",
+            "server   <- {\"id\":\"discover\"",
+            "server   -> tools/list\n",
+            "server   <- {\"id\":\"list\"",
+            "server   <- {\"id\":\"call-1\"",
+            "server   killed in the middle of a call, pid ",
+            "server   DRAIN\n",
+            "server   CLOSE: pid ",
+            "server   RECONNECT: pid ",
+            "server   <- {\"id\":\"call-2\"",
+            "crasher  CLOSE: pid ",
+            "crasher  CLOSE: pid ",
+            "crasher  CLOSE: pid ",
+            "crasher  EXHAUSTED: given up after 2 restarts\n",
+            "server   DRAIN\n",
+            "server   CLOSE: pid ",
+            "every step was seen, in order\n",
+        ],
+    );
+    let (first, second) = (behind[0], behind[9].strip_suffix(", life 2").expect(behind[9]));
+    assert_ne!(first, second);
+    assert!(behind[5].contains(&format!("\"text\":\"{first}\"")), "the first process answered: {output}");
+    assert_eq!(behind[6], first);
+    assert_eq!(behind[8], format!("{first} was ended by signal 9; restart 1 of 3 in 100 ms"));
+    assert!(behind[10].contains(&format!("\"text\":\"{second}\"")), "the replacement answered: {output}");
+    for (at, then) in [(11, "; restart 1 of 2 in 50 ms"), (12, "; restart 2 of 2 in 50 ms"), (13, "")] {
+        assert!(
+            behind[at].ends_with(&format!(" ended with exit code 3, its last words: no database{then}")),
+            "{output}"
+        );
+    }
+    assert_eq!(behind[16], format!("{second} ended with exit code 0"));
+}
+
+#[test]
+fn l02_the_example_says_what_it_missed() {
+    let ran = compile(POLL_LOOP).arg("/bin/sh").arg("-c").arg("read line; exit 0").run();
+    assert_eq!(ran.status.code(), Some(1), "{}", ran.output);
+    in_order(
+        &ran.output,
+        &["failed: came the DRAIN of the killed server, awaited was the answer to server/discover\n"],
+    );
+    let ran = compile(POLL_LOOP).arg("/nowhere/to/be/found").run();
+    assert_eq!(ran.status.code(), Some(1), "{}", ran.output);
+    in_order(&ran.output, &["start: E_SPAWN: "]);
+}
+
+#[test]
+fn p05_no_sigpipe_reaches_a_host_that_left_it_alone() {
+    host("sigpipe").succeeds();
+}
+
+#[test]
+fn p05_no_sigpipe_reaches_a_host_on_kernels_without_the_flag() {
+    without("rwf_nosignal", host("sigpipe"));
+}
+
+#[test]
+fn p04_a_host_that_ignores_sigchld() {
+    host("sigchld_ignored").arg("ignore").succeeds();
+    without("pidfd", host("sigchld_ignored").arg("ignore"));
+    without("all", host("sigchld_ignored").arg("ignore"));
+}
+
+#[test]
+fn p04_a_host_with_sa_nocldwait() {
+    host("sigchld_ignored").arg("nocldwait").succeeds();
+    without("pidfd", host("sigchld_ignored").arg("nocldwait"));
+    without("all", host("sigchld_ignored").arg("nocldwait"));
+}
+
+#[test]
+fn p04_a_host_that_reaps_everything() {
+    host("reap_everything").succeeds();
+}
+
+#[test]
+fn p04_a_host_that_reaps_everything_where_no_status_can_be_asked_for() {
+    without("pidfd_info", host("reap_everything"));
+}
+
+#[test]
+fn p04_a_host_that_reaps_everything_on_an_old_kernel() {
+    without("pidfd", host("reap_everything"));
+    without("all", host("reap_everything"));
+}
+
+#[test]
+fn h03_a_host_that_forks() {
+    host("fork").succeeds();
+}
+
+#[test]
+fn h03_a_host_that_forks_seen_by_its_pid() {
+    without("wipe_on_fork", host("fork"));
+}
+
+#[test]
+fn h03_a_host_that_forks_on_an_old_kernel() {
+    without("all", host("fork"));
+}
+
+#[test]
+fn b02_the_window_ends_at_its_last_nanosecond_and_b06_only_the_host_moves_the_clock() {
+    host("manual_clock").succeeds();
+}
+
+#[test]
+fn b06_the_manual_clock_where_exits_have_to_be_looked_for() {
+    without("pidfd", host("manual_clock"));
+}
+
+#[test]
+fn h01_the_descriptor_in_poll() {
+    host("own_loop").arg("poll").succeeds();
+}
+
+#[test]
+fn h01_the_descriptor_in_a_level_triggered_epoll() {
+    host("own_loop").arg("level").succeeds();
+}
+
+#[test]
+fn h01_the_descriptor_in_an_edge_triggered_epoll_with_one_poll_for_each_edge() {
+    host("own_loop").arg("edge-once").succeeds();
+}
+
+#[test]
+fn h01_the_descriptor_in_an_edge_triggered_epoll_until_dry() {
+    host("own_loop").arg("edge-dry").succeeds();
+}
+
+#[test]
+fn h01_the_descriptor_where_exits_have_to_be_looked_for() {
+    for how in ["poll", "level", "edge-once", "edge-dry"] {
+        without("pidfd", host("own_loop").arg(how));
+    }
+}
+
+#[test]
+fn h03_one_thread_at_a_time_and_wakeup_from_everywhere() {
+    host("threads").succeeds();
+}
+
+/// Valgrind knows no pidfds, so this is the fallback as well.
+#[test]
+fn p07_nothing_is_left_of_the_example_under_valgrind() {
+    if std::process::Command::new("valgrind").arg("--version").output().is_err() {
+        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "valgrind is missing");
+        println!("skipped: valgrind is not installed");
+        return;
+    }
+    let kinds = "--errors-for-leak-kinds=all";
+    let options = ["--leak-check=full", "--show-leak-kinds=all", kinds, "--track-fds=yes", "--error-exitcode=99"];
+    let output = compile(POLL_LOOP).arg(demo_server()).under("valgrind", &options).succeeds();
+    in_order(&output, &["server   RECONNECT", "crasher  EXHAUSTED", "every step was seen, in order\n"]);
+    // Descriptors are no errors for older versions of valgrind. Those that are open are told one by one, each with where it came
+    // from; there must be none that the host has opened.
+    assert!(output.contains("FILE DESCRIPTORS: "), "{output}");
+    let lines: Vec<&str> = output.lines().collect();
+    for pair in lines.windows(2).filter(|pair| pair[0].contains("Open ")) {
+        assert!(pair[1].contains("<inherited from parent>"), "{output}");
+    }
+}
