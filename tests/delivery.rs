@@ -46,7 +46,7 @@ fn deaths(mut host: Host, total: u32, largest: usize, shape: impl Fn(Spec) -> Sp
     const PEERS: u32 = 8;
     let mut peers: HashMap<u64, Dying> = HashMap::new();
     for number in 0..PEERS {
-        let answers = [1, 2, 3, 40][number as usize % 4];
+        let answers = [1, 2, 3, 20][number as usize % 4];
         let how = if number % 2 == 0 { ["--exit-code", "0"] } else { ["--exit-signal", "11"] };
         let mode = if number < 4 { MCP_SUPERVISED_MODE_RAW } else { MCP_SUPERVISED_MODE_MODERN };
         let spec = Spec::demo(&["--answers", &answers.to_string(), how[0], how[1]]);
@@ -296,6 +296,7 @@ fn w05_what_was_not_written_is_dropped_with_its_life() {
     let line = |n: usize| format!(r#"{{"jsonrpc":"2.0","method":"old","params":{{"n":{n},"pad":"{}"}}}}"#, "x".repeat(9_000));
     let first = (0..100).map(|n| host.send(peer, line(n))).next().unwrap();
     host.drive();
+    wait_for("the first life has counted itself", || !scratch.read("lives").is_empty());
     kill9(host.pid(peer));
     let close = host.next(MCP_SUPERVISED_EVENT_CLOSE);
     assert_eq!(close.unread_from, first);

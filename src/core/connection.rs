@@ -235,6 +235,18 @@ impl Connection {
         }
     }
 
+    /// Nothing is written any more, and nobody has looked at the pipe yet: the exit or the hang-up will tell what lies in it.
+    pub fn stop_writing_unseen(&mut self, ctx: &mut Ctx<'_>) {
+        self.outbox.give_up();
+        self.owes_writable = false;
+        if self.stdin == Stdin::Open && self.outbox.may_be_unread(u64::MAX) {
+            self.stdin = Stdin::Kept;
+            self.awaits_hangup = true;
+        } else if self.stdin == Stdin::Open {
+            self.close_stdin(ctx);
+        }
+    }
+
     /// Closes our end of stdin; what was not written is dropped.
     pub fn close_stdin(&mut self, ctx: &mut Ctx<'_>) {
         self.outbox.give_up();

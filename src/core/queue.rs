@@ -32,7 +32,7 @@ pub struct EventQueue {
 impl EventQueue {
     /// An empty queue that keeps `log_lines` log lines.
     pub fn new(log_lines: usize) -> Self {
-        Self { events: VecDeque::new(), logs: VecDeque::new(), log_lines, log_bytes: 0, next: 0, counted: 0 }
+        Self { events: VecDeque::new(), logs: VecDeque::new(), log_lines, log_bytes: 0, next: 1, counted: 0 }
     }
 
     /// Queues what was read from stdout: it counts against F1.
@@ -72,6 +72,15 @@ impl EventQueue {
                 next.dropped += oldest.dropped + 1;
             }
         }
+    }
+
+    /// Puts a line into the ring in front of the event that was queued last.
+    pub fn log_before_last(&mut self, level: Level, text: String) {
+        let next = self.next;
+        // Between the last event and the one before it: on equal numbers the event goes first.
+        self.next = next.saturating_sub(2);
+        self.log(level, text);
+        self.next = next;
     }
 
     /// The next event in order.
@@ -133,6 +142,20 @@ mod tests {
         queue.push(Event::Writable);
         assert_eq!(texts(&mut queue), ["a", "Writable", "b", "c", "Writable"]);
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn l14_a_late_line_still_comes_before_the_last_event() {
+        let mut queue = EventQueue::new(10);
+        queue.push(Event::Writable);
+        queue.log(Level::Server, "a".into());
+        queue.push_final(Event::Drain { asked: false });
+        queue.log_before_last(Level::Warning, "late".into());
+        assert_eq!(texts(&mut queue), ["Writable", "a", "late", "Drain { asked: false }"]);
+        let mut queue = EventQueue::new(10);
+        queue.push_final(Event::Writable);
+        queue.log_before_last(Level::Warning, "late".into());
+        assert_eq!(texts(&mut queue), ["late", "Writable"]);
     }
 
     #[test]

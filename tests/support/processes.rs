@@ -11,6 +11,7 @@ pub const ALONE: &str = "MCP_SUPERVISED_TEST_ALONE";
 
 /// Runs the rest of the test in a process of its own, where nothing else runs: for what is process-wide (descriptors, limits,
 /// signals, the environment, memory). Gives the output of that process to the test that asked for it, and returns there.
+#[allow(unused_macros, reason = "each test file uses its part")]
 macro_rules! alone {
     () => {
         $crate::support::alone!(&mut [], |_| {})

@@ -177,7 +177,12 @@ impl Peer {
                 self.push_final_close(CloseReason::ClosedByHost, None);
                 State::Closed
             }
-            State::Starting { conn, .. } => {
+            State::Starting { conn, doomed: Some(_) } => {
+                // It is being ended already: the ladder that runs is the shorter one.
+                self.queue.push(Event::Drain { asked: false });
+                State::Closing { conn }
+            }
+            State::Starting { conn, doomed: None } => {
                 self.queue.push(Event::Drain { asked: false });
                 self.begin_closing(ctx, conn)
             }

@@ -75,7 +75,7 @@ impl Peer {
             let stdout_open = conn.stdout_open();
             self.tell_broken(Fault::FrameTooLarge, format!("the server wrote {too_long}"));
             if stdout_open {
-                self.death(ctx, Death::Stdout, None);
+                self.death(ctx, Death::Overlong, None);
             }
         }
         self.settle(ctx);
@@ -185,7 +185,11 @@ impl Peer {
         };
         match death {
             // The ladder of an asked close runs by itself, and its last words may still be written.
-            Death::Stdout if asked => conn.close_stdout(ctx, own),
+            Death::Stdout | Death::Overlong if asked => conn.close_stdout(ctx, own),
+            Death::Overlong => {
+                conn.close_stdout(ctx, own);
+                conn.stop_writing_unseen(ctx);
+            }
             Death::Stdout => {
                 conn.close_stdout(ctx, own);
                 conn.stop_writing(ctx, stdin);

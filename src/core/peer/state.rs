@@ -95,8 +95,10 @@ impl State {
 pub(super) enum Death {
     /// The process is gone.
     Exit,
-    /// stdout ended, could not be read, or brought what cannot be gone on from.
+    /// stdout ended or could not be read.
     Stdout,
+    /// A line over the limit: what follows it cannot be read.
+    Overlong,
     /// Nobody reads stdin any more.
     Stdin,
     /// The connection did not serve in time.

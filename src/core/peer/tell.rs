@@ -126,7 +126,13 @@ impl Peer {
 
     /// A line of the library's own (P10), unless the handle does not want it or the peer's last event is queued.
     pub fn log(&mut self, level: Level, text: String) {
-        if level <= self.log_level && !matches!(self.state, State::Closed) {
+        if level > self.log_level || self.final_taken {
+            return;
+        }
+        if matches!(self.state, State::Closed) {
+            // What comes up while the last connection is swept away: nothing may follow the last event (L14).
+            self.queue.log_before_last(level, text);
+        } else {
             self.queue.log(level, text);
         }
     }

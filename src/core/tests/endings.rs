@@ -217,6 +217,20 @@ fn l10_close_while_a_replacement_is_doomed() {
     rig.eof();
     assert_eq!(rig.take(), "D, C asked exit=1!", "no ERROR, no restart");
     assert_eq!(rig.deadline(), None);
+
+    // One that runs on is being ended already: that ladder goes on, it does not begin anew with a longer grace.
+    let mut rig = Rig::started(slow_policy());
+    rig.serves();
+    rig.die(0);
+    rig.advance(100);
+    rig.spawn();
+    rig.take();
+    rig.eof();
+    rig.advance(250);
+    rig.acts();
+    rig.close();
+    rig.advance(2000);
+    assert_eq!(rig.acts(), "Kill", "kill_grace after SIGTERM, whatever close_grace is");
 }
 
 #[test]
@@ -400,13 +414,16 @@ fn l14_nothing_follows_the_last_event_not_even_log() {
         rig.stdin_gone(0);
         rig.close();
         rig.serves();
-        rig.sup.log(rig.now, slot, Level::Error, "about nobody".to_owned());
+        rig.sup.log(rig.now, slot, Level::Error, "about its remains".to_owned());
         rig.sup.spawn_failed(rig.now, slot, "late".to_owned());
         rig.advance(3_600_000);
         let events = rig.take();
         assert_eq!(events.matches('!').count(), 1, "{name}: {events}");
         assert!(events.ends_with('!'), "{name}: {events}");
-        assert!(!events.contains("late") && !events.contains("nobody"));
+        assert!(!events.contains("late"), "{name}: {events}");
+        assert!(events.contains("about its remains"), "a line of the library's own still goes before it: {events}");
+        rig.sup.log(rig.now, slot, Level::Error, "about nobody".to_owned());
+        assert_eq!(rig.take(), "", "{name}: the last event was taken");
     }
 }
 

@@ -171,6 +171,29 @@ fn l19_an_end_of_stdout_keeps_stdin_until_it_can_tell() {
 }
 
 #[test]
+fn l19_a_line_over_the_limit_keeps_stdin_until_it_can_tell() {
+    let l = line();
+    let mut policy = policy();
+    policy.limits.frame_bytes = 64;
+    let overlong = |policy: &super::super::policy::Policy, written: u64| {
+        let mut rig = Rig::started(policy.clone());
+        rig.send("a").unwrap();
+        rig.wrote_bytes(written as usize);
+        rig.feed(&[b'x'; 65]);
+        rig.take();
+        rig
+    };
+    let mut rig = overlong(&policy, l);
+    assert_eq!(rig.acts(), "CloseStdout", "stdin is kept");
+    rig.exit_with(Exit::Code(0), 0, 0, hung_up(l));
+    rig.err_eof();
+    assert_eq!(rig.take(), "D, C lost exit=0 ->1 unread=1");
+
+    let mut rig = overlong(&policy, 0);
+    assert_eq!(rig.acts(), "CloseStdout, CloseStdin", "what was never written needs no question");
+}
+
+#[test]
 fn l19_an_asked_end_tells_what_was_not_flushed() {
     let l = line();
     let mut rig = sent(2, 0);
