@@ -112,6 +112,8 @@ pub struct Connection {
     pub exit: Option<Exit>,
     /// It came to serve; before that nothing it writes is told.
     pub served: bool,
+    /// The id of the library's own discover while its answer is awaited (R7).
+    pub probe: Option<String>,
     /// What broke it before it served, kept for the one ERROR that a failed replacement is (L11).
     pub failure: Option<String>,
     /// The line over the limit that ended its stdout was told.
@@ -152,6 +154,7 @@ impl Connection {
             stderr: StderrLines::new(policy.limits.log_line_bytes),
             exit: None,
             served: false,
+            probe: None,
             failure: None,
             overlong_told: false,
             owes_writable: false,

@@ -12,6 +12,8 @@ pub enum Timer {
     Respawn,
     /// The connection does not serve in time (L4).
     Start,
+    /// The library's own discover is not answered in time (R7).
+    Probe,
     /// SIGTERM to the group: the first signal of the ladder (P6, L5).
     Terminate,
     /// SIGKILL to the group.
@@ -20,19 +22,29 @@ pub enum Timer {
     StdoutDrain,
     /// stderr likewise.
     StderrDrain,
+    /// A request, a stream or an error that is held back (R3, S4): the earliest of them.
+    Client,
     /// No longer waiting for the end of the readers of stdin (L19).
     StdinHangup,
 }
 
-const ALL: [Timer; 7] = [
+const ALL: [Timer; 9] = [
     Timer::Respawn,
     Timer::Start,
+    Timer::Probe,
     Timer::Terminate,
     Timer::Kill,
     Timer::StdoutDrain,
     Timer::StderrDrain,
+    Timer::Client,
     Timer::StdinHangup,
 ];
+
+impl Timer {
+    /// Those that end with the connection.
+    pub const OF_CONNECTION: [Self; 7] =
+        [Self::Start, Self::Probe, Self::Terminate, Self::Kill, Self::StdoutDrain, Self::StderrDrain, Self::StdinHangup];
+}
 
 /// The deadlines of one peer, as the table needs them to find its rows again.
 #[derive(Debug, Default, Clone)]
@@ -71,6 +83,11 @@ impl Deadlines {
     /// The earliest deadline.
     pub fn next(&self) -> Option<Nanos> {
         self.rows.first().map(|row| row.0)
+    }
+
+    /// The slots that have a deadline of that kind due at `now`.
+    pub fn due_slots(&self, now: Nanos, timer: Timer) -> impl Iterator<Item = u32> + '_ {
+        self.rows.iter().take_while(move |row| row.0 <= now).filter(move |row| row.2 == timer).map(|row| row.1)
     }
 
     /// The earliest deadline that is due at `now`. The caller clears it.

@@ -28,6 +28,23 @@ pub enum Refusal {
         /// Bytes of the refused line, its line feed included.
         line: usize,
     },
+    /// Too many requests are under way; a WRITABLE event tells when to go on.
+    #[error("{limit} requests and streams are under way, which is max_in_flight: wait for WRITABLE")]
+    TooMany {
+        /// The peer's `max_in_flight`.
+        limit: usize,
+    },
+    /// The id names no request or stream that is under way.
+    #[error("no such request: the id is unknown or its completion is queued or was handed out")]
+    NoRequest,
+    /// The server has said that it cannot do that.
+    #[error("the server does not have the capability {capability}, which {method} needs")]
+    Lacks {
+        /// What was asked for.
+        method: String,
+        /// What it needs.
+        capability: &'static str,
+    },
     /// An argument has a value that cannot be used; the text names it.
     #[error("{0}")]
     Invalid(String),

@@ -74,6 +74,56 @@ pub enum Fault {
     Protocol,
     /// Reading from the server failed; the connection ends.
     Io,
+    /// The connection that carried a request is gone, or the peer is closed.
+    Closed,
+    /// A request took too long.
+    Timeout,
+    /// A request or a stream was cancelled.
+    Cancelled,
+    /// The restart budget is spent.
+    Exhausted,
+    /// The host did not keep up with a stream.
+    DeliveryDropped,
+}
+
+/// Bits of what a host is told about a request or a stream.
+pub mod flag {
+    /// The request or stream is over.
+    pub const COMPLETE: u32 = 1 << 0;
+    /// The request was sent again after a restart: the server may have done its work twice.
+    pub const RETRIED: u32 = 1 << 3;
+    /// The dead server cannot have read a byte of the request.
+    pub const UNREAD: u32 = 1 << 4;
+    /// The server needs more input before it answers.
+    pub const INPUT_REQUIRED: u32 = 1 << 5;
+    /// The result is of a type of an extension.
+    pub const OTHER_RESULT_TYPE: u32 = 1 << 6;
+    /// The server is not what it was before the restart.
+    pub const SERVER_CHANGED: u32 = 1 << 8;
+    /// The server did it, not the host.
+    pub const BY_PEER: u32 = 1 << 9;
+}
+
+/// The request or stream an event belongs to; 0 is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct To {
+    /// Its id.
+    pub request: u64,
+    /// What the host gave with it.
+    pub user_data: u64,
+    /// `flag` bits.
+    pub flags: u32,
+}
+
+/// A request or a stream that ended without an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failed {
+    /// Which.
+    pub to: To,
+    /// Why.
+    pub fault: Fault,
+    /// In words.
+    pub text: String,
 }
 
 /// A fact about a peer that is not an answer to a call.
@@ -102,6 +152,8 @@ pub struct Serving {
     pub life: u32,
     /// Which restart of its window brought it, 0 for the first life.
     pub attempt: u32,
+    /// Version, capabilities or serverInfo are not what they were.
+    pub changed: bool,
 }
 
 /// A line of the server's stderr, or of the library itself.
@@ -126,7 +178,11 @@ pub enum Event {
         parts: Parts,
         /// The line.
         frame: Frame,
+        /// The request or stream it belongs to.
+        to: To,
     },
+    /// A request or a stream ended without an answer.
+    Failed(Box<Failed>),
     /// A message the server must not send, with its line.
     Forbidden {
         /// Where its parts lie in the frame.

@@ -6,6 +6,7 @@
 
 pub mod budget;
 pub mod chunk;
+pub mod client;
 pub mod connection;
 pub mod deadlines;
 pub mod error;
@@ -18,6 +19,8 @@ pub mod outbox;
 pub mod peer;
 pub mod policy;
 pub mod queue;
+pub mod requests;
+pub mod stamp;
 pub mod supervisor;
 pub mod time;
 

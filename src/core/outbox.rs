@@ -82,6 +82,35 @@ impl Outbox {
         }
     }
 
+    /// Takes a line out again if not a byte of it was written. Says whether it did.
+    pub fn take_back(&mut self, number: u64) -> bool {
+        let Ok(at) = self.lines.binary_search_by_key(&number, |line| line.0) else {
+            return false;
+        };
+        let start = self.lines[at].1;
+        let Some(offset) = start.checked_sub(self.written) else {
+            return false;
+        };
+        let end = self.lines.get(at + 1).map_or(self.written + self.queued as u64, |line| line.1);
+        let len = (end - start) as usize;
+        // A line lies in one segment, since segments only grow by whole lines.
+        let mut from = offset as usize + self.head;
+        for segment in &mut self.segments {
+            if from < segment.len() {
+                segment.drain(from..from + len);
+                break;
+            }
+            from -= segment.len();
+        }
+        self.segments.retain(|segment| !segment.is_empty());
+        self.queued -= len;
+        self.lines.remove(at);
+        for line in self.lines.range_mut(at..) {
+            line.1 -= len as u64;
+        }
+        true
+    }
+
     /// Drops what was not written; the numbers of its lines are remembered.
     pub fn give_up(&mut self) {
         self.segments = VecDeque::new();
@@ -163,6 +192,34 @@ mod tests {
         outbox.give_up();
         assert!(!outbox.may_be_unread(9), "what was never written needs no question");
         assert_eq!(outbox.first_unread(None), Some(5), "a line that was never written stays known");
+    }
+
+    #[test]
+    fn r03_a_line_that_was_not_begun_can_be_taken_back() {
+        let line = |n: u64| vec![b'a' + n as u8; 10 + n as usize];
+        for taken in 1..=5 {
+            for written in 0..=75 {
+                let mut outbox = Outbox::new(1 << 16);
+                for n in 1..=5 {
+                    outbox.push(n, line(n));
+                }
+                let all: Vec<u8> = (1..=5).flat_map(line).collect();
+                let start: usize = (1..taken).map(|n| line(n).len()).sum();
+                let mut got = drain(&mut outbox, written);
+                let expected = if written <= start {
+                    assert!(outbox.take_back(taken));
+                    assert!(!outbox.take_back(taken));
+                    (1..=5).filter(|n| *n != taken).flat_map(line).collect()
+                } else {
+                    assert!(!outbox.take_back(taken), "a byte of it was written");
+                    all
+                };
+                while outbox.queued() > 0 {
+                    got.extend(drain(&mut outbox, 7));
+                }
+                assert_eq!(got, expected, "line {taken} after {written} bytes");
+            }
+        }
     }
 
     #[test]

@@ -50,6 +50,51 @@ impl Default for Limits {
 /// The longest `frame_bytes` and `outbound_bytes`: offsets inside a line are 32 bits wide.
 pub const LARGEST_LINE: usize = 1 << 30;
 
+/// What the protocol client of a peer goes by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientPolicy {
+    /// The text of `clientInfo`, if it is told.
+    pub client_info: Option<String>,
+    /// The text of `clientCapabilities`.
+    pub capabilities: String,
+    /// The capabilities declare an extension: results of types of its own may come (R9).
+    pub has_extensions: bool,
+    /// The level of log messages that servers are asked for (Z7).
+    pub log_level: Option<String>,
+    /// A request's idle timeout (R3).
+    pub idle_timeout: Nanos,
+    /// A request's ceiling.
+    pub max_timeout: Nanos,
+    /// Requests and streams under way at most (R12).
+    pub max_in_flight: usize,
+    /// Lost requests that only read are sent again (T).
+    pub retry: bool,
+    /// What is known of the server is asked for again after a restart (R7).
+    pub rediscover: bool,
+    /// How long that may take.
+    pub probe_timeout: Nanos,
+    /// A host that does not keep up loses notifications instead of stopping the server (F3).
+    pub shed: bool,
+}
+
+impl Default for ClientPolicy {
+    fn default() -> Self {
+        Self {
+            client_info: None,
+            capabilities: "{}".to_owned(),
+            has_extensions: false,
+            log_level: None,
+            idle_timeout: ms(60_000),
+            max_timeout: ms(600_000),
+            max_in_flight: 16_384,
+            retry: false,
+            rediscover: false,
+            probe_timeout: ms(10_000),
+            shed: false,
+        }
+    }
+}
+
 /// The rules one peer lives by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
@@ -73,6 +118,8 @@ pub struct Policy {
     pub serves_at_once: bool,
     /// Bounds.
     pub limits: Limits,
+    /// The protocol client.
+    pub client: ClientPolicy,
 }
 
 impl Default for Policy {
@@ -88,6 +135,7 @@ impl Default for Policy {
             start_timeout: ms(120_000),
             serves_at_once: true,
             limits: Limits::default(),
+            client: ClientPolicy::default(),
         }
     }
 }
@@ -119,6 +167,7 @@ impl Policy {
         within("event_bytes", l.event_bytes, 1, isize::MAX as usize)?;
         within("outbound_bytes", l.outbound_bytes, 2, LARGEST_LINE)?;
         within("frame_bytes", l.frame_bytes, 2, LARGEST_LINE)?;
+        within("max_in_flight", self.client.max_in_flight, 1, 1 << 24)?;
         within("log_lines", l.log_lines, 1, 1 << 20)?;
         within("log_line_bytes", l.log_line_bytes, 16, 1 << 20)
     }

@@ -100,6 +100,13 @@ impl EventQueue {
         Some(queued)
     }
 
+    /// Makes the event that was queued last the peer's last one.
+    pub fn end(&mut self) {
+        if let Some((_, _, last)) = self.events.back_mut() {
+            last.is_final = true;
+        }
+    }
+
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty() && self.logs.is_empty()

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::chunk::Pool;
+use super::client::Options;
 use super::connection::{Action, Connection, Ctx, ExitReport, Spawned, StdinReport};
-use super::deadlines::Deadlines;
+use super::deadlines::{Deadlines, Timer};
 use super::error::Refusal;
 use super::event::{Answer, HandleEvent};
 use super::ids::PeerId;
@@ -151,6 +152,45 @@ impl Supervisor {
         peer.ok_or(Refusal::NoPeer)?.send(text)
     }
 
+    /// Takes a request and gives its id.
+    pub fn request(
+        &mut self,
+        now: Nanos,
+        id: PeerId,
+        method: &str,
+        params: &[u8],
+        options: &Options,
+    ) -> Answer<u64> {
+        let slot = self.slot(id)?;
+        self.with(now, slot, |peer, ctx| peer.request(ctx, method, params, options)).unwrap_or(Err(Refusal::NoPeer))
+    }
+
+    /// Opens a stream and gives its id.
+    pub fn listen(&mut self, now: Nanos, id: PeerId, filter: &[u8], user_data: u64) -> Answer<u64> {
+        let slot = self.slot(id)?;
+        self.with(now, slot, |peer, ctx| peer.listen(ctx, filter, user_data)).unwrap_or(Err(Refusal::NoPeer))
+    }
+
+    /// Sends a notification.
+    pub fn notify(&mut self, now: Nanos, id: PeerId, method: &str, params: &[u8]) -> Answer {
+        let slot = self.slot(id)?;
+        self.with(now, slot, |peer, ctx| peer.notify(ctx, method, params)).unwrap_or(Err(Refusal::NoPeer))
+    }
+
+    /// Ends a request or a stream.
+    pub fn cancel(&mut self, now: Nanos, id: PeerId, request: u64, reason: &str) -> Answer {
+        let slot = self.slot(id)?;
+        self.with(now, slot, |peer, ctx| peer.cancel(ctx, request, reason)).unwrap_or(Err(Refusal::NoPeer))
+    }
+
+    /// Whether `tick` would end a request of the peer at `now`: its stdout is read before that (R4).
+    pub fn judges(&self, now: Nanos) -> Vec<u32> {
+        self.deadlines
+            .due_slots(now, Timer::Client)
+            .filter(|slot| self.at(*slot).is_some_and(|peer| peer.judges(now)))
+            .collect()
+    }
+
     /// Ends the peer for good (L8 to L10).
     pub fn close(&mut self, now: Nanos, id: PeerId) -> Answer {
         let slot = self.slot(id)?;
@@ -210,7 +250,7 @@ impl Supervisor {
 
     /// The connection serves, where the policy says that this has to be told.
     pub fn serves(&mut self, now: Nanos, slot: u32) {
-        self.with(now, slot, |peer, ctx| peer.serves(ctx, true));
+        self.with(now, slot, |peer, ctx| peer.serves(ctx, true, false));
     }
 
     /// Whether an `Action::Spawn` is still wanted.

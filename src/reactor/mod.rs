@@ -21,13 +21,15 @@ pub use clock::Clock;
 pub use doorbell::{Doorbell, Wake};
 pub use spec::{EnvMode, Launch, Spec};
 
+use crate::core::client::Options;
+use crate::core::client::known::Known;
 use crate::core::connection::Spawned;
 use crate::core::error::Refusal;
 use crate::core::ids::PeerId;
 use crate::core::log::Level;
 use crate::core::peer::StateName;
 use crate::core::supervisor::{Supervisor, Told};
-use crate::core::time::ms;
+use crate::core::time::{Nanos, ms};
 use crate::sys::{self, Features, SigchldBell, SpawnError};
 use link::Link;
 
@@ -35,6 +37,8 @@ use link::Link;
 const EVENTS: usize = 256;
 /// Bytes that make a queue of small lines worth a write before the next poll.
 const WRITE_AT: usize = 64 << 10;
+/// What a request has beside its params, at most as far as it matters for when it is written.
+const LINE_OVERHEAD: usize = 1024;
 /// How long `free` waits for killed processes to be reaped (P7).
 const FREE_WAITS: Duration = Duration::from_secs(1);
 
@@ -202,16 +206,59 @@ impl Reactor {
     /// Queues one raw line and numbers it. It is written at once when that is likely to be waited for.
     pub fn send(&mut self, id: PeerId, text: &[u8]) -> Result<u64, Error> {
         let number = self.core.send(id, text)?;
+        let now = self.clock.now();
+        self.sent(now, id, text.len() + 1)?;
+        Ok(number)
+    }
+
+    /// Sends a request and gives its id. It is written at once when its answer is likely to be waited for.
+    pub fn request(&mut self, id: PeerId, method: &str, params: &[u8], options: &Options) -> Result<u64, Error> {
+        let now = self.clock.now();
+        let request = self.core.request(now, id, method, params, options)?;
+        self.sent(now, id, params.len() + LINE_OVERHEAD)?;
+        Ok(request)
+    }
+
+    /// Opens a stream and gives its id.
+    pub fn listen(&mut self, id: PeerId, filter: &[u8], user_data: u64) -> Result<u64, Error> {
+        let now = self.clock.now();
+        let stream = self.core.listen(now, id, filter, user_data)?;
+        self.sent(now, id, filter.len() + LINE_OVERHEAD)?;
+        Ok(stream)
+    }
+
+    /// Sends a notification.
+    pub fn notify(&mut self, id: PeerId, method: &str, params: &[u8]) -> Result<(), Error> {
+        let now = self.clock.now();
+        self.core.notify(now, id, method, params)?;
+        self.sent(now, id, params.len() + LINE_OVERHEAD)
+    }
+
+    /// Ends a request or a stream.
+    pub fn cancel(&mut self, id: PeerId, request: u64, reason: &str) -> Result<(), Error> {
+        let now = self.clock.now();
+        self.core.cancel(now, id, request, reason)?;
+        self.sent(now, id, reason.len() + LINE_OVERHEAD)
+    }
+
+    /// What the server of a peer said of itself, and whether that was before a restart.
+    pub fn known(&self, id: PeerId) -> Result<Option<(&Known, bool)>, Error> {
+        Ok(self.core.peer(id)?.known()?)
+    }
+
+    /// A line of about `bytes` was queued: it is written at once if nothing else waits and the host waits for its answer, or
+    /// if there is enough for a write.
+    fn sent(&mut self, now: Nanos, id: PeerId, bytes: usize) -> Result<(), Error> {
         let slot = self.core.slot(id)?;
         let queued = self.core.connection(slot).map_or(0, |conn| conn.outbox.queued());
-        let alone = queued <= text.len() + 1;
-        if (alone && self.was_quiet) || queued >= WRITE_AT {
-            let now = self.clock.now();
+        if (queued <= bytes && self.was_quiet) || queued >= WRITE_AT {
             self.flush(now, slot);
         }
-        self.list(slot);
+        if self.core.connection(slot).is_some_and(|conn| conn.outbox.queued() > 0) {
+            self.list(slot);
+        }
         self.settle();
-        Ok(number)
+        Ok(())
     }
 
     /// Ends a peer for good.

@@ -35,6 +35,22 @@ pub(super) fn walk<K: Kernel, const GRAMMAR: bool>(line: &[u8], envelope: &mut E
     Err(Defect::new(if byte == 0 { DefectKind::Nul } else { DefectKind::TrailingData }, end))
 }
 
+/// Walks a text that is the value of `params` itself, with the whole grammar.
+pub(super) fn walk_params<K: Kernel>(text: &[u8], envelope: &mut Envelope) -> Result<(), Defect> {
+    let (start, first) = skip_white(text, 0);
+    if first != b'{' {
+        return Err(Defect::unexpected(text, start));
+    }
+    envelope.params_is_object = true;
+    let end = params::<K, true>(text, start, envelope)?;
+    envelope.params = Some(Span::new(start, end));
+    let (end, byte) = skip_white(text, end);
+    if end == text.len() {
+        return Ok(());
+    }
+    Err(Defect::new(if byte == 0 { DefectKind::Nul } else { DefectKind::TrailingData }, end))
+}
+
 fn top<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
     object::<K>(line, open, IN_TOP, |key, start, first| match key {
         b"jsonrpc" => {

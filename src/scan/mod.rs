@@ -262,6 +262,23 @@ pub fn scan_into(line: &[u8], checks: Checks, envelope: &mut Envelope) -> Result
     scan_with::<simd::Native>(line, checks, envelope)
 }
 
+/// Checks a text that is to become the `params` of a message, with the whole grammar, and finds its parts: the fields of the
+/// envelope that begin with `params`, `meta`, `progress`, `input` and `request`.
+///
+/// # Errors
+/// The first defect met. A text that is no object is one.
+pub fn scan_params(text: &[u8]) -> Result<Envelope, Defect> {
+    let mut envelope = Envelope::default();
+    if u32::try_from(text.len()).is_err() {
+        return Err(Defect::new(DefectKind::TooLong, u32::MAX as usize));
+    }
+    if let Err(error) = simdutf8::compat::from_utf8(text) {
+        return Err(Defect::new(DefectKind::Utf8, error.valid_up_to()));
+    }
+    envelope::walk_params::<simd::Native>(text, &mut envelope)?;
+    Ok(envelope)
+}
+
 /// Fills an empty envelope.
 fn scan_with<K: simd::Kernel>(line: &[u8], checks: Checks, envelope: &mut Envelope) -> Result<(), Defect> {
     if u32::try_from(line.len()).is_err() {

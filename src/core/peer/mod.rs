@@ -21,21 +21,23 @@
 mod signals;
 mod state;
 mod tell;
+mod traffic;
 
 use std::cell::Cell;
 use std::rc::Rc;
 
 use super::budget::Budget;
 use super::chunk::Pool;
+use super::client::{Client, Wire};
 use super::connection::{Action, Connection, Ctx, Spawned};
 use super::deadlines::{Own, Timer};
 use super::error::Refusal;
 use super::event::{Answer, CloseReason, Event, Fault, Serving};
 use super::ids::PeerId;
 use super::log::Level;
-use super::message::{self};
-use super::policy::Policy;
+use super::policy::{Mode, Policy};
 use super::queue::EventQueue;
+use crate::scan::Envelope;
 use super::time::after;
 
 pub use state::StateName;
@@ -59,12 +61,20 @@ pub struct Peer {
     lines: u64,
     own: Own,
     pinned: Rc<Cell<usize>>,
+    /// The protocol client; none in raw mode.
+    client: Option<Box<Client>>,
+    /// Scratch for the envelope of the line that is read.
+    envelope: Envelope,
     /// Reading stopped because the host's queue is full.
     paused: bool,
 }
 
 impl Peer {
     pub fn new(id: PeerId, data: u64, policy: Policy, log_level: Level) -> Self {
+        let client = match policy.mode {
+            Mode::Modern => Some(Box::new(Client::new(policy.client.clone()))),
+            Mode::Raw => None,
+        };
         Self {
             id,
             data,
@@ -79,6 +89,8 @@ impl Peer {
             lines: 0,
             own: Own::default(),
             pinned: Rc::new(Cell::new(0)),
+            client,
+            envelope: Envelope::default(),
             paused: false,
         }
     }
@@ -116,18 +128,28 @@ impl Peer {
 
     /// The pipe took `count` bytes of the outbox.
     pub fn wrote(&mut self, ctx: &mut Ctx<'_>, count: usize) {
-        let half = self.policy.limits.outbound_bytes / 2;
         let closing = matches!(self.state, State::Closing { .. });
         let Some(conn) = self.state.connection_mut() else {
             return;
         };
         conn.outbox.wrote(count);
-        if conn.owes_writable && conn.outbox.queued() <= half {
-            conn.owes_writable = false;
-            self.queue.push(Event::Writable);
-        }
         if closing && conn.outbox.queued() == 0 {
             conn.close_stdin(ctx);
+        }
+        self.mind_writable();
+    }
+
+    /// F4 and R12: one WRITABLE follows a refusal when both what is queued and what is under way are at half.
+    pub(super) fn mind_writable(&mut self) {
+        let half = self.policy.limits.outbound_bytes / 2;
+        let room = self.client.as_ref().is_none_or(|client| client.has_room());
+        if let Some(conn) = self.state.connection_mut()
+            && conn.owes_writable
+            && conn.outbox.queued() <= half
+            && room
+        {
+            conn.owes_writable = false;
+            self.queue.push(Event::Writable);
         }
     }
 
@@ -141,40 +163,11 @@ impl Peer {
         }
     }
 
-    pub fn send(&mut self, text: &[u8]) -> Answer<u64> {
-        let policy = &self.policy;
-        let conn = match &mut self.state {
-            State::Idle => return Err(Refusal::NotStarted),
-            State::Starting { conn, .. } if conn.life == 1 => return Err(Refusal::NotStarted),
-            State::Starting { .. } => {
-                return Err(Refusal::Closed("the replacement does not serve yet"));
-            }
-            State::Ending { .. } => return Err(Refusal::Closed("the connection ended")),
-            State::Waiting { .. } => {
-                return Err(Refusal::Closed("the connection ended and its replacement is not there yet"));
-            }
-            State::Closing { .. } | State::Closed => {
-                return Err(Refusal::Closed("the peer is closed"));
-            }
-            State::Running { conn } | State::Draining { conn } => conn,
-        };
-        let limit = policy.limits.outbound_bytes;
-        let line = message::outgoing_line(text, policy.mode, limit).map_err(Refusal::Invalid)?;
-        let queued = conn.outbox.queued();
-        if queued + line.len() > limit {
-            conn.owes_writable = true;
-            return Err(Refusal::WouldBlock { queued, limit, line: line.len() });
-        }
-        self.lines += 1;
-        conn.outbox.push(self.lines, line);
-        Ok(self.lines)
-    }
-
     pub fn close(&mut self, ctx: &mut Ctx<'_>) {
         self.state = match std::mem::replace(&mut self.state, State::Closed) {
             State::Idle => {
                 self.queue.push(Event::Drain { asked: false });
-                self.push_final_close(CloseReason::ClosedByHost, None);
+                self.push_last_close(ctx, CloseReason::ClosedByHost, None);
                 State::Closed
             }
             State::Starting { conn, doomed: Some(_) } => {
@@ -193,7 +186,7 @@ impl Peer {
             State::Ending { conn, next: Next::Replacement { .. } } => State::Ending { conn, next: Next::Nothing },
             State::Waiting { .. } => {
                 ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Respawn);
-                self.push_final_close(CloseReason::Withdrawn, None);
+                self.push_last_close(ctx, CloseReason::Withdrawn, None);
                 State::Closed
             }
             same @ (State::Ending { .. } | State::Draining { .. } | State::Closing { .. } | State::Closed) => same,
@@ -225,6 +218,16 @@ impl Peer {
             ctx.deadlines.set(&mut self.own, ctx.slot, Timer::Terminate, after(ctx.now, self.policy.close_grace));
         }
         conn.owes_writable = false;
+        if let Some(client) = &mut self.client
+            && conn.stdin_open()
+        {
+            client.cancel_streams(&mut Wire {
+                outbox: &mut conn.outbox,
+                lines: &mut self.lines,
+                owes_writable: &mut conn.owes_writable,
+                limit: self.policy.limits.outbound_bytes,
+            });
+        }
         if conn.exit.is_none() && conn.outbox.queued() == 0 {
             conn.close_stdin(ctx);
         } else {
@@ -245,22 +248,47 @@ impl Peer {
         self.life += 1;
         // What the last life said may still fill the queue: this one is served when it is taken.
         self.paused = !self.has_room();
-        let conn = Connection::new(&self.policy, pool, &self.pinned, self.life, attempt, spawned, ctx.now);
+        let mut conn = Connection::new(&self.policy, pool, &self.pinned, self.life, attempt, spawned, ctx.now);
+        let asks = self.policy.client.rediscover && self.life > 1;
+        if let Some(client) = self.client.as_deref_mut().filter(|_| asks) {
+            let limit = self.policy.limits.outbound_bytes;
+            let lines = &mut self.lines;
+            let owes_writable = &mut conn.owes_writable;
+            conn.probe = Some(client.rediscover(&mut Wire { outbox: &mut conn.outbox, lines, owes_writable, limit }));
+            let timeout = after(ctx.now, self.policy.client.probe_timeout);
+            ctx.deadlines.set(&mut self.own, ctx.slot, Timer::Probe, timeout);
+            ctx.actions.push_back(Action::Serve(ctx.slot));
+        }
+        let waits = conn.probe.is_some();
         self.state = State::Starting { conn, doomed: None };
-        if self.policy.serves_at_once {
-            self.serves(ctx, false);
+        if self.policy.serves_at_once && !waits {
+            self.serves(ctx, false, false);
         } else {
             ctx.deadlines.set(&mut self.own, ctx.slot, Timer::Start, after(ctx.now, self.policy.start_timeout));
         }
     }
 
-    /// The connection serves. `ready` asks for a READY event in the first life.
-    pub fn serves(&mut self, ctx: &mut Ctx<'_>, ready: bool) {
+    /// The connection serves. `ready` asks for a READY event in the first life, `changed` says that the server is not what it
+    /// was.
+    pub fn serves(&mut self, ctx: &mut Ctx<'_>, ready: bool, changed: bool) {
         self.state = match std::mem::replace(&mut self.state, State::Closed) {
             State::Starting { mut conn, doomed: None } => {
                 conn.served = true;
                 ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Start);
-                let serving = Serving { pid: conn.pid, life: conn.life, attempt: conn.attempt };
+                ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Probe);
+                let serving = Serving { pid: conn.pid, life: conn.life, attempt: conn.attempt, changed };
+                if let Some(client) = &mut self.client {
+                    let mut wire = Wire {
+                        outbox: &mut conn.outbox,
+                        lines: &mut self.lines,
+                        owes_writable: &mut conn.owes_writable,
+                        limit: self.policy.limits.outbound_bytes,
+                    };
+                    client.serves(&mut wire, ctx.now);
+                    if conn.outbox.queued() > 0 {
+                        ctx.actions.push_back(Action::Serve(ctx.slot));
+                    }
+                }
                 if conn.life > 1 {
                     self.queue.push(Event::Reconnect(serving));
                 } else if ready {

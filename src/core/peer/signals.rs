@@ -1,10 +1,13 @@
 //! What happens to a connection: bytes, ends of streams, the exit, deadlines. Rules L2 to L7, W1 to W3, F1.
 
+use crate::core::client::inbound::{Inbound, Moment};
+use crate::core::client::{Out, Wire};
 use crate::core::connection::{Action, Connection, Ctx, ExitReport, StdinReport};
 use crate::core::deadlines::Timer;
-use crate::core::event::{CloseReason, Event, Fault};
+use crate::core::event::{CloseReason, Event, Fault, To};
+use crate::core::framing::Frame;
 use crate::core::log::{Level, escape_into};
-use crate::core::message::{self, Reading};
+use crate::core::message::{self, MessageKind, Reading};
 use crate::core::time::after;
 
 use super::Peer;
@@ -52,22 +55,18 @@ impl Peer {
             };
             taken += 1;
             if !served {
-                self.log(Level::Warning, "dropped a message that came before the connection served".to_owned());
+                if !self.take_probe_answer(ctx, &frame) {
+                    self.log(Level::Warning, "dropped a message that came before the connection served".to_owned());
+                }
                 continue;
             }
-            let reading = message::read_line(frame.bytes(), self.policy.mode, self.policy.limits.grammar_bytes);
-            self.queue.push_counted(match reading {
-                Reading::Message(kind, parts) => Event::Message { kind, parts, frame },
-                Reading::Forbidden(parts) => Event::Forbidden { parts, frame },
-                Reading::Malformed(reason) => {
-                    let mut text = reason;
-                    text.push_str(": ");
-                    escape_into(&mut text, frame.bytes(), EXCERPT_BYTES);
-                    Event::Error(Box::new(self.trouble(Fault::Malformed, text)))
-                }
-            });
+            self.take_line(ctx, frame);
         }
         self.mind_room(ctx);
+        if taken > 0 {
+            self.mind_client(ctx);
+            self.mind_writable();
+        }
         if let Some(conn) = self.state.connection_mut()
             && let Some(too_long) = conn.framer.too_long()
             && !std::mem::replace(&mut conn.overlong_told, true)
@@ -80,6 +79,77 @@ impl Peer {
         }
         self.settle(ctx);
         taken
+    }
+
+    /// The answer to the library's own discover lets the connection serve, whatever it says (R7). Says whether the line was it.
+    fn take_probe_answer(&mut self, ctx: &mut Ctx<'_>, frame: &Frame) -> bool {
+        let State::Starting { conn, doomed: None } = &mut self.state else { return false };
+        let (Some(probe), Some(client)) = (conn.probe.as_deref(), self.client.as_deref_mut()) else { return false };
+        let line = frame.bytes();
+        let reading =
+            message::read_line(line, self.policy.mode, self.policy.limits.grammar_bytes, &mut self.envelope);
+        let id = self.envelope.id_span.map_or(&b""[..], |span| span.of(line));
+        if id.strip_prefix(b"\"").and_then(|id| id.strip_suffix(b"\"")) != Some(probe.as_bytes()) {
+            return false;
+        }
+        conn.probe = None;
+        let answer = match reading {
+            Reading::Message(MessageKind::Result, parts) => {
+                client.rediscovered(parts.body.map_or(&b""[..], |body| body.of(line)))
+            }
+            _ => Err("the server answered with an error"),
+        };
+        if let Err(reason) = answer {
+            self.log(Level::Warning, format!("what the server can do was not told again: {reason}"));
+        }
+        self.serves(ctx, true, answer == Ok(true));
+        true
+    }
+
+    /// Turns one line into what it is for the host.
+    fn take_line(&mut self, ctx: &mut Ctx<'_>, frame: Frame) {
+        let grammar_bytes = self.policy.limits.grammar_bytes;
+        match message::read_line(frame.bytes(), self.policy.mode, grammar_bytes, &mut self.envelope) {
+            Reading::Message(kind, parts) => {
+                let Some(client) = self.client.as_deref_mut() else {
+                    return self.queue.push_counted(Event::Message { kind, parts, frame, to: To::default() });
+                };
+                let shed = self.policy.client.shed && self.queue.counted() >= self.policy.limits.event_queue;
+                let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
+                let closing = matches!(self.state, State::Closing { .. });
+                let mut wire = match &mut self.state {
+                    State::Running { conn } | State::Draining { conn } => Some(Wire {
+                        outbox: &mut conn.outbox,
+                        lines: &mut self.lines,
+                        owes_writable: &mut conn.owes_writable,
+                        limit: self.policy.limits.outbound_bytes,
+                    }),
+                    _ => None,
+                };
+                let lines_before = wire.as_ref().map(|wire| *wire.lines);
+                let mut moment =
+                    Moment { wire: wire.as_mut(), now: ctx.now, exit_drain: self.policy.exit_drain, closing, shed };
+                let message = Inbound { kind, parts, envelope: &self.envelope, frame };
+                client.message(&mut moment, &mut out, message);
+                if lines_before.is_some_and(|before| before != self.lines) {
+                    ctx.actions.push_back(Action::Serve(ctx.slot));
+                }
+            }
+            Reading::Forbidden(parts) => self.queue.push_counted(Event::Forbidden { parts, frame }),
+            Reading::Malformed(reason) => {
+                let mut text = reason;
+                text.push_str(": ");
+                escape_into(&mut text, frame.bytes(), EXCERPT_BYTES);
+                if let Some(client) = self.client.as_deref_mut() {
+                    let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
+                    if client.broken_answer(&mut out, &self.envelope, frame.bytes(), &text) {
+                        return;
+                    }
+                }
+                let trouble = self.trouble(Fault::Malformed, text);
+                self.queue.push_counted(Event::Error(Box::new(trouble)));
+            }
+        }
     }
 
     /// What broke the connection is an ERROR at once, except for a replacement that does not serve yet: its one ERROR comes
@@ -217,6 +287,14 @@ impl Peer {
                 self.tell_broken(Fault::Handshake, text);
                 self.death(ctx, Death::TooSlow, None);
             }
+            Timer::Client => self.client_due(ctx),
+            Timer::Probe => {
+                if let State::Starting { conn, doomed: None } = &mut self.state {
+                    conn.probe = None;
+                    self.log(Level::Warning, "what the server can do was not told again in time".to_owned());
+                    self.serves(ctx, true, false);
+                }
+            }
             Timer::Terminate | Timer::Kill => self.ladder_due(ctx, timer),
             Timer::StdoutDrain | Timer::StderrDrain | Timer::StdinHangup => {
                 let own = &mut self.own;
@@ -295,14 +373,16 @@ impl Peer {
         if !over {
             return;
         }
-        ctx.deadlines.clear_all(own, ctx.slot);
+        for timer in Timer::OF_CONNECTION {
+            ctx.deadlines.clear(own, ctx.slot, timer);
+        }
         ctx.actions.push_back(Action::Release(ctx.slot));
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Ending { conn, next } => self.tell_lost(ctx, conn, next),
             State::Closing { conn } => {
                 let mut conn = conn;
                 self.end_stderr(&mut conn);
-                self.push_final_close(CloseReason::ClosedByHost, Some((conn, ctx.now)));
+                self.push_last_close(ctx, CloseReason::ClosedByHost, Some(conn));
             }
             State::Starting { mut conn, doomed: Some(next) } => {
                 self.end_stderr(&mut conn);
@@ -323,7 +403,9 @@ impl Peer {
     pub(super) fn has_room(&self) -> bool {
         let counted = self.queue.counted();
         let limits = &self.policy.limits;
-        counted == 0 || (counted < limits.event_queue && self.pinned.get() < limits.event_bytes)
+        // A host that sheds is never waited for on account of the number of its events.
+        let few = counted < limits.event_queue || self.policy.client.shed;
+        counted == 0 || (few && self.pinned.get() < limits.event_bytes)
     }
 
     /// Notes whether there is room, and lets the time in which stdout is read after the exit stand still or go on.

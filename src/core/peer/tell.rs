@@ -1,7 +1,10 @@
 //! The events and log lines by which the end of a connection is told, in the orders of L2, L9 and L11 to L14.
 
 use crate::core::budget::MaxRestarts;
+use crate::core::client::Out;
+use crate::core::client::loss::Fate;
 use crate::core::connection::{Connection, Ctx};
+use crate::core::deadlines::Timer;
 use crate::core::event::{Close, CloseReason, Event, Exit, Fault, Promise, Trouble};
 use crate::core::log::Level;
 use crate::core::time::to_ms;
@@ -15,17 +18,33 @@ impl Peer {
         self.end_stderr(&mut conn);
         self.log_decision(next, &format!("connection {} lost", conn.life), conn.exit);
         self.queue.push(Event::Drain { asked: false });
+        let unread_from = conn.unread_from();
         let close = self.close_event(CloseReason::PeerLost, self.promise(next), Some((conn, ctx.now)));
+        self.queue.push(close);
         match next {
             Next::Replacement { attempt } => {
-                self.queue.push(close);
+                self.lose(ctx, unread_from, Fate::Replaced);
                 self.wait(ctx, attempt);
             }
             Next::Exhausted => {
-                self.queue.push(close);
+                self.lose(ctx, unread_from, Fate::Exhausted);
                 self.queue.push_final(Event::Exhausted { max_restarts: self.budget.max().told() });
             }
-            Next::Nothing => self.queue.push_final(close),
+            Next::Nothing => {
+                self.lose(ctx, unread_from, Fate::Closed);
+                self.queue.end();
+            }
+        }
+    }
+
+    /// The completions of this moment.
+    fn lose(&mut self, ctx: &mut Ctx<'_>, unread_from: u64, fate: Fate) {
+        if let Some(client) = self.client.as_deref_mut() {
+            let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
+            client.lose(&mut out, unread_from, fate);
+            if fate != Fate::Replaced {
+                ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Client);
+            }
         }
     }
 
@@ -34,9 +53,13 @@ impl Peer {
         conn.stderr.end(|line| queue.log(Level::Server, line));
     }
 
-    pub(super) fn push_final_close(&mut self, reason: CloseReason, conn: Option<(Connection, u64)>) {
-        let close = self.close_event(reason, None, conn);
-        self.queue.push_final(close);
+    /// The CLOSE that no connection of this peer follows, and the completions behind it.
+    pub(super) fn push_last_close(&mut self, ctx: &mut Ctx<'_>, reason: CloseReason, conn: Option<Connection>) {
+        let unread_from = conn.as_ref().map_or(0, Connection::unread_from);
+        let close = self.close_event(reason, None, conn.map(|conn| (conn, ctx.now)));
+        self.queue.push(close);
+        self.lose(ctx, unread_from, Fate::Closed);
+        self.queue.end();
     }
 
     pub(super) fn close_event(
@@ -117,8 +140,9 @@ impl Peer {
         match next {
             Next::Replacement { attempt } => self.wait(ctx, attempt),
             Next::Exhausted | Next::Nothing => {
+                self.lose(ctx, 0, Fate::Exhausted);
                 self.queue.push(Event::Exhausted { max_restarts: self.budget.max().told() });
-                self.push_final_close(CloseReason::Withdrawn, None);
+                self.push_last_close(ctx, CloseReason::Withdrawn, None);
                 self.state = State::Closed;
             }
         }

@@ -6,10 +6,10 @@
 
 use crate::core::budget::MaxRestarts;
 use crate::core::connection::{Action, ExitReport, Spawned, StdinReport};
-use crate::core::event::{CloseReason, Event, Exit, HandleEvent};
+use crate::core::event::{CloseReason, Event, Exit, HandleEvent, To, flag};
 use crate::core::ids::PeerId;
 use crate::core::log::Level;
-use crate::core::message::Parts;
+use crate::core::message::{MessageKind, Parts};
 use crate::core::peer::StateName;
 use crate::core::policy::Policy;
 use crate::core::queue::Queued;
@@ -386,7 +386,31 @@ pub fn short(refusal: &crate::core::error::Refusal) -> &'static str {
         WouldBlock { .. } => "WOULD_BLOCK",
         Invalid(_) => "INVALID",
         Unsupported(_) => "UNSUPPORTED",
+        TooMany { .. } => "TOO_MANY",
+        NoRequest => "NO_REQUEST",
+        Lacks { .. } => "LACKS",
     }
+}
+
+/// The request an event belongs to, and what is told of it: " #7 complete retried".
+fn belongs(to: &To) -> String {
+    let mut text = String::new();
+    if to.request != 0 {
+        text += &format!(" #{}", to.request);
+    }
+    for (bit, name) in [
+        (flag::COMPLETE, "complete"),
+        (flag::RETRIED, "retried"),
+        (flag::UNREAD, "unread"),
+        (flag::INPUT_REQUIRED, "input"),
+        (flag::OTHER_RESULT_TYPE, "other"),
+        (flag::BY_PEER, "by-peer"),
+    ] {
+        if to.flags & bit != 0 {
+            text += &format!(" {name}");
+        }
+    }
+    text
 }
 
 /// One event as text.
@@ -402,7 +426,18 @@ pub fn render(queued: &Queued) -> String {
         None => String::new(),
     };
     let mut text = match &queued.event {
-        Event::Message { parts, frame, .. } => format!("M {}", method(parts, frame.bytes())),
+        Event::Message { parts, frame, to, kind } => {
+            let what = match kind {
+                MessageKind::Result => "result".to_owned(),
+                MessageKind::RemoteError => format!("error {}", parts.error_code),
+                _ => method(parts, frame.bytes()),
+            };
+            format!("M {what}{}", belongs(to))
+        }
+        Event::Failed(failed) => {
+            let fault = format!("{:?}", failed.fault).to_lowercase();
+            format!("E {fault}{}", belongs(&failed.to))
+        }
         Event::Forbidden { parts, frame } => format!("E protocol {}", method(parts, frame.bytes())),
         Event::Ready(serving) => format!("READY {}", serving.life),
         Event::Drain { .. } => "D".to_owned(),

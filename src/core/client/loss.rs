@@ -1,0 +1,140 @@
+//! The end of a connection and the beginning of the next one, as requests and streams see it: what is lost, what is kept, and
+//! what the replacement gets. Rules T and S3, S5, and the orders of L16.
+
+use super::{Client, Out, Place, Waiting, Wire};
+use crate::core::event::{Fault, To, flag};
+use crate::core::time::Nanos;
+
+/// What follows the connection that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// A replacement.
+    Replaced,
+    /// Nothing: the budget is spent.
+    Exhausted,
+    /// Nothing: the peer is closed.
+    Closed,
+}
+
+impl Client {
+    /// The connection is over. `unread_from` is the number of the first line that the server cannot have read, 0 if there is
+    /// none. Tells the completions of this moment: requests in the order of acceptance, then streams in the order of opening.
+    pub fn lose(&mut self, out: &mut Out<'_>, unread_from: u64, fate: Fate) {
+        for id in self.requests.ids() {
+            let Some(pending) = self.requests.get(id) else { continue };
+            let survives = self.policy.retry
+                && pending.method.reads_only
+                && !pending.is_continuation
+                && pending.origin.is_some();
+            let unread = match pending.place {
+                Place::Waits => true,
+                Place::Line(number) => unread_from != 0 && number >= unread_from,
+                Place::Lost => false,
+            };
+            if survives && fate == Fate::Replaced {
+                if let Some(pending) = self.requests.get_mut(id) {
+                    pending.place = Place::Lost;
+                }
+                continue;
+            }
+            let Some(pending) = self.forget(id) else { continue };
+            let mut flags = self.retried(&pending);
+            // What was sent again may have been read by an earlier connection.
+            if unread && !pending.retried {
+                flags |= flag::UNREAD;
+            }
+            let to = To { request: id, user_data: pending.user_data, flags };
+            match fate {
+                Fate::Exhausted if survives => out.fail(to, Fault::Exhausted, "the restart budget is spent"),
+                _ => out.fail(to, Fault::Closed, "the connection ended before the answer came"),
+            }
+        }
+        match fate {
+            Fate::Replaced => {
+                for stream in self.streams.values_mut() {
+                    stream.place = Place::Lost;
+                    stream.acknowledged = false;
+                }
+            }
+            Fate::Exhausted | Fate::Closed => {
+                let (fault, text) = match fate {
+                    Fate::Exhausted => (Fault::Exhausted, "the restart budget is spent"),
+                    _ => (Fault::Closed, "the peer is closed"),
+                };
+                for (id, stream) in std::mem::take(&mut self.streams) {
+                    out.fail(To { request: id, user_data: stream.user_data, flags: 0 }, fault, text);
+                }
+            }
+        }
+        self.held.clear();
+        self.unacknowledged.clear();
+        self.ended_by_peer.clear();
+        self.waiting.clear();
+        self.waiting_bytes = 0;
+        self.string_id_told = false;
+        self.stale = self.known.is_some();
+    }
+
+    /// A connection serves: what waited for it is written in the order of acceptance; after a restart what survived, retained
+    /// requests first, then the streams (T3).
+    pub fn serves(&mut self, wire: &mut Wire<'_>, now: Nanos) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            match waiting {
+                Waiting::Notification(line) => {
+                    wire.push(line);
+                }
+                Waiting::Request(id) => self.write_request(wire, id, false),
+                Waiting::Stream(id) => self.write_stream(wire, now, id),
+            }
+        }
+        self.waiting_bytes = 0;
+        for id in self.requests.ids() {
+            if self.requests.get(id).is_some_and(|pending| pending.place == Place::Lost) {
+                self.write_request(wire, id, true);
+            }
+        }
+        let lost: Vec<u64> =
+            self.streams.iter().filter(|(_, stream)| stream.place == Place::Lost).map(|(id, _)| *id).collect();
+        for id in lost {
+            self.write_stream(wire, now, id);
+        }
+    }
+
+    /// Writes a request that is known already, under its id.
+    pub(super) fn write_request(&mut self, wire: &mut Wire<'_>, id: u64, again: bool) {
+        let Some(line) = self.requests.get(id).and_then(|pending| self.line_again(id, pending)) else {
+            return;
+        };
+        let number = wire.push(line);
+        if let Some(pending) = self.requests.get_mut(id) {
+            pending.place = Place::Line(number);
+            pending.retried |= again;
+            if self.settled && !(self.policy.retry && pending.method.reads_only) {
+                pending.origin = None;
+            }
+        }
+    }
+
+    /// Opens a stream under its id, with fresh `_meta` (S3).
+    pub(super) fn write_stream(&mut self, wire: &mut Wire<'_>, now: Nanos, id: u64) {
+        let Some(line) = self.streams.get(&id).and_then(|stream| self.listen_line(id, &stream.filter).ok()) else {
+            return;
+        };
+        let number = wire.push(line);
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.place = Place::Line(number);
+        }
+        self.await_acknowledgement(now, id);
+    }
+
+    /// The peer is being closed by the host: the server is told of every open stream (L8). They stay open until CLOSE.
+    pub fn cancel_streams(&mut self, wire: &mut Wire<'_>) {
+        for (id, stream) in &mut self.streams {
+            if let Place::Line(number) = stream.place
+                && !wire.outbox.take_back(number)
+            {
+                wire.push(crate::core::stamp::cancel_line(*id, "the client is closing"));
+            }
+        }
+    }
+}

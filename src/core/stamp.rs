@@ -1,0 +1,361 @@
+//! The lines the library builds for a host: requests with their `_meta`, notifications, cancellations. Rules R1 and R2.
+//!
+//! The host's params are embedded byte for byte. Only two things in them are touched: line breaks between tokens become
+//! spaces, since a line must stay one, and `_meta`, which is merged with what the protocol asks for.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::scan::{self, Envelope, Span};
+
+/// The revision spoken by default.
+pub const PROTOCOL_VERSION: &str = "2026-07-28";
+
+const KEY_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const KEY_CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+const KEY_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const KEY_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+const KEY_TOKEN: &str = "progressToken";
+
+/// What is stamped into every request of a peer, as the inside of a JSON object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stamp {
+    inside: String,
+    has_client_info: bool,
+    has_log_level: bool,
+}
+
+impl Stamp {
+    /// A stamp from JSON texts that were checked before.
+    pub fn new(version: &str, client_info: Option<&str>, capabilities: &str, log_level: Option<&str>) -> Self {
+        let mut inside = format!("\"{KEY_VERSION}\":{}", quoted(version));
+        if let Some(info) = client_info {
+            inside.push_str(&format!(",\"{KEY_CLIENT_INFO}\":{info}"));
+        }
+        inside.push_str(&format!(",\"{KEY_CAPABILITIES}\":{capabilities}"));
+        if let Some(level) = log_level {
+            inside.push_str(&format!(",\"{KEY_LOG_LEVEL}\":{}", quoted(level)));
+        }
+        Self { inside, has_client_info: client_info.is_some(), has_log_level: log_level.is_some() }
+    }
+
+    /// Whether the stamp says what this key of the host's would say.
+    fn wins_over(&self, key: &str) -> bool {
+        key == KEY_VERSION
+            || key == KEY_CAPABILITIES
+            || (key == KEY_CLIENT_INFO && self.has_client_info)
+            || (key == KEY_LOG_LEVEL && self.has_log_level)
+    }
+}
+
+/// A text as a JSON string.
+pub fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// The host's params, checked.
+#[derive(Debug, Clone)]
+pub struct Params<'a> {
+    text: &'a [u8],
+    meta: Option<Span>,
+    /// The text of the progress token the host gave.
+    pub token: Option<&'a [u8]>,
+    /// They continue an earlier call: `inputResponses` or `requestState` is there and not null (T1).
+    pub is_continuation: bool,
+}
+
+impl<'a> Params<'a> {
+    /// Checks a host's params: a JSON object, at most one `_meta`, and that an object. The empty text stands for `{}`.
+    pub fn check(text: &'a [u8]) -> Result<Self, String> {
+        let text = text.trim_ascii();
+        let text = if text.is_empty() { b"{}" } else { text };
+        let found: Envelope = scan::scan_params(text).map_err(|defect| format!("params is not a JSON object: {defect}"))?;
+        if found.meta_count > 1 {
+            return Err("params has two \"_meta\" keys".to_owned());
+        }
+        if found.meta.is_some_and(|meta| meta.of(text).first() != Some(&b'{')) {
+            return Err("\"_meta\" of params is not an object".to_owned());
+        }
+        let token = found.meta_progress_token.map(|span| span.of(text));
+        if token.is_some_and(|token| !(token.starts_with(b"\"") || scan::parse_integer(token).is_some())) {
+            return Err("\"progressToken\" is neither a string nor an integer".to_owned());
+        }
+        let given = |span: Option<Span>| span.is_some_and(|span| span.of(text) != b"null");
+        Ok(Self {
+            text,
+            meta: found.meta,
+            token,
+            is_continuation: given(found.input_responses) || given(found.request_state),
+        })
+    }
+}
+
+impl Params<'static> {
+    /// `{}`.
+    pub fn empty() -> Self {
+        Self { text: b"{}", meta: None, token: None, is_continuation: false }
+    }
+}
+
+/// How `_meta` is made.
+#[derive(Debug, Clone, Copy)]
+pub enum Meta<'a> {
+    /// The protocol's keys are put in, and the progress token if one was minted.
+    Stamped {
+        /// The protocol's keys.
+        stamp: &'a Stamp,
+        /// A minted token, as JSON text.
+        token: Option<&'a str>,
+    },
+    /// As the host gave it.
+    Verbatim,
+}
+
+/// The line of a request, LF included.
+pub fn request_line(id: u64, method: &str, params: &Params<'_>, meta: Meta<'_>) -> Result<Vec<u8>, String> {
+    line_of(&id.to_string(), method, params, meta)
+}
+
+/// The line of a request of the library's own, whose ids are strings.
+pub fn own_request_line(id: &str, method: &str, params: &Params<'_>, meta: Meta<'_>) -> Result<Vec<u8>, String> {
+    line_of(&quoted(id), method, params, meta)
+}
+
+fn line_of(id: &str, method: &str, params: &Params<'_>, meta: Meta<'_>) -> Result<Vec<u8>, String> {
+    let mut line = Vec::with_capacity(params.text.len() + method.len() + 320);
+    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    line.extend_from_slice(id.as_bytes());
+    push_method(&mut line, method);
+    push_params(&mut line, params, meta)?;
+    line.extend_from_slice(b"}\n");
+    Ok(line)
+}
+
+/// The line of a notification, LF included. Notifications of a client carry no stamp.
+pub fn notification_line(method: &str, params: &Params<'_>) -> Result<Vec<u8>, String> {
+    let mut line = Vec::with_capacity(params.text.len() + method.len() + 48);
+    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
+    push_method(&mut line, method);
+    push_params(&mut line, params, Meta::Verbatim)?;
+    line.extend_from_slice(b"}\n");
+    Ok(line)
+}
+
+/// The line that tells a server to forget a request or a stream.
+pub fn cancel_line(id: u64, reason: &str) -> Vec<u8> {
+    let reason = quoted(reason);
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id},\"reason\":{reason}}}}}\n"
+    )
+    .into_bytes()
+}
+
+fn push_method(line: &mut Vec<u8>, method: &str) {
+    line.extend_from_slice(b",\"method\":");
+    // Nearly every method is plain text, and this is the hot path.
+    if method.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+        line.push(b'"');
+        line.extend_from_slice(method.as_bytes());
+        line.push(b'"');
+    } else {
+        line.extend_from_slice(quoted(method).as_bytes());
+    }
+    line.extend_from_slice(b",\"params\":");
+}
+
+fn push_params(line: &mut Vec<u8>, params: &Params<'_>, meta: Meta<'_>) -> Result<(), String> {
+    let Meta::Stamped { stamp, token } = meta else {
+        push_flat(line, params.text);
+        return Ok(());
+    };
+    match params.meta {
+        None => {
+            line.extend_from_slice(b"{\"_meta\":{");
+            line.extend_from_slice(stamp.inside.as_bytes());
+            push_token(line, token);
+            line.push(b'}');
+            let rest = &params.text[1..];
+            if rest.trim_ascii_start() != b"}" {
+                line.push(b',');
+            }
+            push_flat(line, rest);
+        }
+        Some(span) => {
+            push_flat(line, &params.text[..span.start as usize]);
+            line.push(b'{');
+            line.extend_from_slice(stamp.inside.as_bytes());
+            for (key, value) in pairs(span.of(params.text))? {
+                let minted = token.is_some() && key == KEY_TOKEN;
+                if !stamp.wins_over(&key) && !minted {
+                    line.push(b',');
+                    line.extend_from_slice(quoted(&key).as_bytes());
+                    line.push(b':');
+                    push_flat(line, value.get().as_bytes());
+                }
+            }
+            push_token(line, token);
+            line.push(b'}');
+            push_flat(line, &params.text[span.end as usize..]);
+        }
+    }
+    Ok(())
+}
+
+fn push_token(line: &mut Vec<u8>, token: Option<&str>) {
+    if let Some(token) = token {
+        line.extend_from_slice(b",\"progressToken\":");
+        line.extend_from_slice(token.as_bytes());
+    }
+}
+
+/// Appends JSON text with its line breaks turned into spaces. They only stand between tokens: inside a string JSON does not
+/// allow them, and the text was checked.
+fn push_flat(line: &mut Vec<u8>, text: &[u8]) {
+    let from = line.len();
+    line.extend_from_slice(text);
+    if memchr::memchr2(b'\n', b'\r', text).is_some() {
+        for byte in &mut line[from..] {
+            if matches!(byte, b'\n' | b'\r') {
+                *byte = b' ';
+            }
+        }
+    }
+}
+
+/// The pairs of a JSON object in their order, values as they stand.
+pub fn pairs(object: &[u8]) -> Result<Vec<(Cow<'_, str>, &RawValue)>, String> {
+    struct InOrder;
+    impl<'de> Visitor<'de> for InOrder {
+        type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut all = Vec::new();
+            while let Some(pair) = map.next_entry()? {
+                all.push(pair);
+            }
+            Ok(all)
+        }
+    }
+    serde_json::Deserializer::from_slice(object)
+        .deserialize_map(InOrder)
+        .map_err(|error| format!("\"_meta\" of params: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn stamp() -> Stamp {
+        Stamp::new("2026-07-28", Some(r#"{"name":"t","version":"1"}"#), "{}", None)
+    }
+
+    fn built(params: &str, token: Option<&str>) -> String {
+        let params = Params::check(params.as_bytes()).unwrap();
+        let line = request_line(7, "tools/list", &params, Meta::Stamped { stamp: &stamp(), token }).unwrap();
+        String::from_utf8(line).unwrap()
+    }
+
+    fn meta(params: &str, token: Option<&str>) -> Value {
+        serde_json::from_str::<Value>(&built(params, token)).unwrap()["params"]["_meta"].clone()
+    }
+
+    const STAMPED: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}"#;
+
+    #[test]
+    fn r01_params_are_embedded_byte_for_byte() {
+        let tail = r#""n":1.10,"big":18446744073709551616,"n":2 }"#;
+        assert_eq!(
+            built(&format!("{{ {tail}"), None),
+            format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{{"_meta":{{{STAMPED}}}, {tail}}}{}"#, "\n")
+        );
+        for empty in ["", "{}", "{ }", " {\n} "] {
+            assert_eq!(serde_json::from_str::<Value>(&built(empty, None)).unwrap()["params"].as_object().unwrap().len(), 1);
+        }
+    }
+
+    #[test]
+    fn r01_line_breaks_between_tokens_become_spaces() {
+        let line = built("{\"a\":\r\n[1,\n2],\"s\":\"\\n\"}", None);
+        assert_eq!(line.matches('\n').count(), 1);
+        assert!(line.contains("\"a\":  [1, 2],\"s\":\"\\n\"}"), "{line}");
+        assert!(Params::check(b"{\"a\":\"\n\"}").is_err(), "a raw one inside a string");
+    }
+
+    #[test]
+    fn r01_meta_is_merged_and_the_lifecycle_keys_win() {
+        let merged = meta(
+            r#"{"a":1,"_meta":{"traceparent":"00-1","io.modelcontextprotocol/protocolVersion":"1999","x":[1.50]},"b":2}"#,
+            None,
+        );
+        assert_eq!(
+            merged,
+            json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+                "traceparent": "00-1",
+                "x": [1.5],
+            })
+        );
+        let line = built(r#"{"_meta":{"x":[1.50]}}"#, None);
+        assert!(line.contains("\"x\":[1.50]"), "values stay as they are: {line}");
+        let without = Stamp::new("2026-07-28", None, "{}", None);
+        let params = Params::check(br#"{"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"h"},"io.modelcontextprotocol/logLevel":"info"}}"#).unwrap();
+        let line = request_line(1, "a", &params, Meta::Stamped { stamp: &without, token: None }).unwrap();
+        let line: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(line["params"]["_meta"]["io.modelcontextprotocol/clientInfo"], json!({"name": "h"}));
+        assert_eq!(line["params"]["_meta"]["io.modelcontextprotocol/logLevel"], "info");
+    }
+
+    #[test]
+    fn r01_escaped_meta_keys_are_known() {
+        let merged = meta(r#"{"\u005fmeta":{"io.modelcontextprotocol\/protocolVersion":"1999"}}"#, None);
+        assert_eq!(merged["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+        assert_eq!(merged.as_object().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn r01_what_is_refused() {
+        for bad in [
+            "[]", "null", "1", "{", "{}x", r#"{"a":01}"#, r#"{"_meta":1}"#, r#"{"_meta":null}"#,
+            r#"{"_meta":{},"_meta":{}}"#, r#"{"_meta":{},"\u005fmeta":{}}"#, r#"{"_meta":{"progressToken":1.5}}"#,
+            r#"{"_meta":{"progressToken":null}}"#, "\u{feff}{}",
+        ] {
+            assert!(Params::check(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(Params::check(b"{\"a\":\"\xff\"}").is_err());
+    }
+
+    #[test]
+    fn r10_a_token_is_put_in() {
+        assert_eq!(meta("{}", Some("\"progress-1\""))["progressToken"], "progress-1");
+        assert_eq!(meta(r#"{"_meta":{"x":1}}"#, Some("\"progress-1\""))["progressToken"], "progress-1");
+        assert_eq!(meta(r#"{"_meta":{"progressToken":"mine"}}"#, None)["progressToken"], "mine");
+    }
+
+    #[test]
+    fn t01_continuations_are_known() {
+        let is = |text: &str| Params::check(text.as_bytes()).unwrap().is_continuation;
+        assert!(is(r#"{"inputResponses":{}}"#) && is(r#"{"requestState":"s"}"#) && is(r#"{"requestState":""}"#));
+        assert!(!is("{}") && !is(r#"{"inputResponses":null,"requestState":null}"#) && !is(r#"{"x":{"requestState":"s"}}"#));
+    }
+
+    #[test]
+    fn methods_and_reasons_are_quoted() {
+        let params = Params::check(b"{}").unwrap();
+        let line = notification_line("a\"b\u{1}", &params).unwrap();
+        assert_eq!(serde_json::from_slice::<Value>(&line).unwrap()["method"], "a\"b\u{1}");
+        let line = cancel_line(3, "no \"more\"");
+        let line: Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(line["params"], json!({"requestId": 3, "reason": "no \"more\""}));
+    }
+}
