@@ -169,7 +169,6 @@ static void stdout_is_gone(struct host *host, int error) {
 /* Writes as long as stdout takes it at once. */
 static void write_out(struct host *host, short seen) {
     if (host->out_gone) {
-        text_free(&host->out);
         return;
     }
     if (seen & POLLNVAL) {
@@ -438,6 +437,10 @@ static void mind_signals(struct host *host) {
 
 /* One turn: waits until something can go on, and does it. */
 static void turn(struct host *host) {
+    if (host->out_gone) {
+        /* It can be over with nothing left that would end the wait below. */
+        text_free(&host->out);
+    }
     /*
      * Output that waits is no reason to leave the events up to DRAIN where they are once a signal asked for the end:
      * before it is taken, the ending does not begin. What is queued before it is bounded.
@@ -511,10 +514,11 @@ int main(int argc, char **argv) {
         turn(&host);
     }
     report_end(&host.report, host.status, count_unsent(&host));
-    while (text_len(&host.out) > 0) {
+    while (text_len(&host.out) > 0 && !host.out_gone) {
         turn(&host);
     }
     text_free(&host.in);
+    text_free(&host.out);
     free(host.stretches);
     free(options.env);
     leave(&host, host.status);

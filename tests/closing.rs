@@ -61,7 +61,9 @@ fn l08_drain_last_words_answers_close() {
     host.call(peer, "last-2", "echo", json!({"message": "accepted until the next poll"}));
     assert!(host.is_readable());
     host.drive();
-    assert_eq!(host.state(peer), MCP_SUPERVISED_STATE_CLOSING as i32);
+    // A server that is quick, on a machine that is not, may even have left within this one turn.
+    let state = host.state(peer);
+    assert!([MCP_SUPERVISED_STATE_CLOSING as i32, MCP_SUPERVISED_STATE_CLOSED as i32].contains(&state), "{state}");
     let late = request_line("late", "tools/list", json!({}));
     assert_eq!(host.try_send(peer, late), Err(MCP_SUPERVISED_E_CLOSED as i32));
     assert_eq!(ended(&mut host, peer), (0, 0));
@@ -139,10 +141,9 @@ fn p06_default_graces() {
 
 #[test]
 fn p06_the_ladder_in_real_time() {
-    for (flags, at_least, signal) in [
-        (&["--ignore-eof"][..], 300, libc::SIGTERM),
-        (&["--ignore-eof", "--ignore-sigterm"][..], 600, libc::SIGKILL),
-    ] {
+    for (flags, at_least, signal) in
+        [(&["--ignore-eof"][..], 300, libc::SIGTERM), (&["--ignore-eof", "--ignore-sigterm"][..], 600, libc::SIGKILL)]
+    {
         let mut host = Host::new().stepwise();
         let peer = up(&mut host, &Spec::demo(flags).stop_grace(300, 300));
         assert_eq!(host.close(peer), 0);
@@ -236,7 +237,11 @@ fn p06_a_full_stdin_pipe_holds_nothing_up() {
     let told = host.to_the_end(peer);
     let close = told.last().unwrap();
     assert_eq!((close.signal, close.status), (libc::SIGTERM, BY_HOST));
-    assert!([0, first, first + 1].contains(&close.unread_from), "part of the first line was written: {}", close.unread_from);
+    assert!(
+        [0, first, first + 1].contains(&close.unread_from),
+        "part of the first line was written: {}",
+        close.unread_from
+    );
 }
 
 /// L5 with each of the two ends.

@@ -108,9 +108,11 @@ fn l03_a_slow_host_loses_no_answer_of_the_dead() {
 #[test]
 fn l03_a_host_that_is_slower_than_every_timer_loses_nothing() {
     let mut host = Host::with_manual_clock().stepwise();
-    let spec = Spec::demo(&["--answers", "1"])
-        .limit(MCP_SUPERVISED_LIMIT_EVENT_QUEUE, 3)
-        .restart(MCP_SUPERVISED_NO_RESTART, 0, 60_000);
+    let spec = Spec::demo(&["--answers", "1"]).limit(MCP_SUPERVISED_LIMIT_EVENT_QUEUE, 3).restart(
+        MCP_SUPERVISED_NO_RESTART,
+        0,
+        60_000,
+    );
     let peer = host.launch(&spec);
     // 3,000 notes and the answer in one write, of which a pipe holds a part.
     host.call(peer, "a", "flood", json!({"count": 3_000, "size": 100, "one_write": true}));
@@ -162,9 +164,11 @@ fn l03_a_large_answer_and_an_exit() {
     for (bytes, batch, event_bytes) in [(1 << 20, 64, 8 << 20), (1 << 20, 1, 1), (9 << 20, 1, 4_096)] {
         let mut host = Host::new();
         host.batch = batch;
-        let spec = Spec::demo(&["--exit-after", "2"])
-            .limit(MCP_SUPERVISED_LIMIT_EVENT_BYTES, event_bytes)
-            .restart(MCP_SUPERVISED_NO_RESTART, 0, 60_000);
+        let spec = Spec::demo(&["--exit-after", "2"]).limit(MCP_SUPERVISED_LIMIT_EVENT_BYTES, event_bytes).restart(
+            MCP_SUPERVISED_NO_RESTART,
+            0,
+            60_000,
+        );
         let peer = host.launch(&spec);
         host.call(peer, "a", "big", json!({"bytes": bytes}));
         host.call(peer, "b", "big", json!({"bytes": bytes}));
@@ -293,7 +297,8 @@ fn w05_what_was_not_written_is_dropped_with_its_life() {
     let mut host = Host::new().stepwise();
     let spec = Spec::demo(&["--lives", &lives, "--record", &record, "--in-life", "1", "--no-read"]);
     let peer = host.launch(&spec.restart(3, 0, 60_000));
-    let line = |n: usize| format!(r#"{{"jsonrpc":"2.0","method":"old","params":{{"n":{n},"pad":"{}"}}}}"#, "x".repeat(9_000));
+    let line =
+        |n: usize| format!(r#"{{"jsonrpc":"2.0","method":"old","params":{{"n":{n},"pad":"{}"}}}}"#, "x".repeat(9_000));
     let first = (0..100).map(|n| host.send(peer, line(n))).next().unwrap();
     host.drive();
     wait_for("the first life has counted itself", || !scratch.read("lives").is_empty());
@@ -326,6 +331,7 @@ fn l02_a_host_that_did_not_poll_finds_everything_in_order() {
     wait_for("the server is dead", || !lives(host.pid(peer)));
     let told = host.until(|e| e.is(MCP_SUPERVISED_EVENT_RECONNECT));
     assert_eq!(letters(&told), "M ".repeat(50) + "D C R");
-    let ids: Vec<String> = told.iter().filter(|e| e.letter() == "M").map(|e| String::from_utf8_lossy(&e.id).into()).collect();
+    let ids: Vec<String> =
+        told.iter().filter(|e| e.letter() == "M").map(|e| String::from_utf8_lossy(&e.id).into()).collect();
     assert!(ids.iter().eq((0..50).map(|n| format!("\"{n}\"")).collect::<Vec<_>>().iter()), "{ids:?}");
 }

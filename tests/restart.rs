@@ -373,7 +373,8 @@ fn b01_a_budget_of_nothing_is_refused_by_name() {
 #[test]
 fn b07_a_budget_that_never_exhausts_is_refused_and_what_to_ask_for_instead_is_said() {
     let mut host = Host::new();
-    for (max, delay, window) in [(3, 20_000, 60_000), (1, 20_000, 10_000), (u32::MAX - 2, 1, 60_000), (1, u64::MAX, 1)] {
+    for (max, delay, window) in [(3, 20_000, 60_000), (1, 20_000, 10_000), (u32::MAX - 2, 1, 60_000), (1, u64::MAX, 1)]
+    {
         let spec = Spec::demo(&[]).restart(max, delay, window);
         assert_eq!(host.try_add(&spec, 0), Err(MCP_SUPERVISED_E_INVALID as i32), "{max} {delay} {window}");
         assert!(host.last_error().contains("UNLIMITED"), "{}", host.last_error());
@@ -573,7 +574,10 @@ fn l00_a_send_between_the_death_and_the_replacement_is_refused() {
     // Before the death was seen it is accepted.
     let accepted = host.call(peer, "lost", "pid", json!({}));
     let close = host.next(MCP_SUPERVISED_EVENT_CLOSE);
-    assert!([0, accepted].contains(&close.unread_from), "a dying reader may still have taken it, without ever acting on it");
+    assert!(
+        [0, accepted].contains(&close.unread_from),
+        "a dying reader may still have taken it, without ever acting on it"
+    );
     let line = request_line("refused", "tools/list", json!({}));
     assert_eq!(host.try_send(peer, line), Err(MCP_SUPERVISED_E_CLOSED as i32));
     host.next(MCP_SUPERVISED_EVENT_RECONNECT);

@@ -523,39 +523,25 @@ fn a_signal_ends_it_although_stdout_takes_nothing() {
 
 #[test]
 fn a_signal_ends_it_although_nobody_reads_stderr() {
-    // A terminal that nobody reads holds less than what this server says.
-    let flags = ["--stderr-bytes-at-start", "500000"];
-    let script =
-        "\"$@\" 2>\"$FIFO\" & wait_for=$!; exec 3<\"$FIFO\"; read line <&3; kill -TERM $wait_for; wait $wait_for";
-    let dir = scratch("supervise-stderr");
-    let fifo = dir.join("fifo");
+    // The pipe holds less than what this server says.
+    let arguments = ["--close-grace=100", "--kill-grace=100", SERVER, "--stderr-bytes-at-start", "500000"];
+    let script = "\"$@\" 2>\"$FIFO\" & exec 3<\"$FIFO\"; read line <&3; kill -TERM $!; wait $!";
+    let fifo = scratch("supervise-stderr").join("fifo");
     make_fifo(&fifo);
-    let output = Command::new("/bin/sh")
-        .args(["-c", script, "sh"])
-        .arg(supervise())
-        .args(["--close-grace=100", "--kill-grace=100", SERVER])
-        .args(flags)
-        .env("FIFO", &fifo)
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    through_shell(script, &arguments).env("FIFO", fifo.to_str().unwrap()).run_through().with(0);
 }
 
 #[test]
 fn closed_standard_descriptors_are_no_trap() {
     // Without --json there is nothing to write here, and so nothing wrong.
-    for (close, json, code) in [
+    for (close, option, code) in [
         ("<&-", "--json", 0),
         (">&-", "--stderr=log", 0),
         (">&-", "--json", 1),
         ("2>&-", "--json", 0),
         ("<&- >&- 2>&-", "--json", 1),
     ] {
-        let script = format!("exec \"$@\" {json} -- \"$SERVER\" {close}");
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", &script, "sh"]).arg(supervise()).env("SERVER", SERVER);
-        let output = command.stdin(std::process::Stdio::piped()).output().unwrap();
-        assert_eq!(output.status.code(), Some(code), "{close}: {}", String::from_utf8_lossy(&output.stderr));
+        through_shell(&format!("exec \"$@\" {close}"), &[option, "--", SERVER]).run_through().with(code);
     }
 }
 

@@ -33,7 +33,7 @@ use crate::core::time::{Nanos, ms};
 use crate::sys::{self, Features, SigchldBell, SpawnError};
 use link::Link;
 
-/// Events fetched from the kernel by one wait. What does not fit keeps the descriptor readable.
+/// Events fetched from the kernel by one call.
 const EVENTS: usize = 256;
 /// Bytes that make a queue of small lines worth a write before the next poll.
 const WRITE_AT: usize = 64 << 10;
@@ -110,7 +110,7 @@ impl Reactor {
     /// A reactor without peers.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let features = Features::detect();
-        let poll = Poll::new().map_err(|error| Error::Io { call: "epoll", error })?;
+        let poll = poll_above_stdio().map_err(|error| Error::Io { call: "epoll", error })?;
         let timer = sys::Timer::new()?;
         let bell = Doorbell::new()?;
         let add = |fd: RawFd, token| {
@@ -254,11 +254,19 @@ impl Reactor {
         if (queued <= bytes && self.was_quiet) || queued >= WRITE_AT {
             self.flush(now, slot);
         }
-        if self.core.connection(slot).is_some_and(|conn| conn.outbox.queued() > 0) {
+        // What the pipe has taken, or has no room for, leaves nothing to do that it would not tell of by itself.
+        if self.has_output(slot) {
             self.list(slot);
         }
         self.settle();
         Ok(())
+    }
+
+    /// Whether something can be written, or was found not to be wanted any more.
+    fn has_output(&self, slot: u32) -> bool {
+        let end = self.links[slot as usize].as_ref().and_then(|link| link.stdin.as_ref());
+        let queued = self.core.connection(slot).is_some_and(|conn| conn.outbox.queued() > 0);
+        end.is_some_and(|end| end.hung_up || (end.ready && queued))
     }
 
     /// Ends a peer for good.
@@ -399,6 +407,18 @@ impl Reactor {
             process.signal_group(libc::SIGKILL);
         }
         reap_within(left, FREE_WAITS);
+    }
+}
+
+/// An epoll that is none of 0, 1 and 2, in a host that has closed them: its own code still means its streams by these numbers.
+fn poll_above_stdio() -> io::Result<Poll> {
+    let mut low = Vec::new();
+    loop {
+        let poll = Poll::new()?;
+        if poll.as_raw_fd() > 2 {
+            return Ok(poll);
+        }
+        low.push(poll);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::link::{Got, read};
 use super::tokens::{BELL, CHILD, Part, TIMER, parse};
-use super::{Error, Reactor};
+use super::{EVENTS, Error, Reactor};
 use crate::core::connection::{Action, StdinReport};
 use crate::core::log::Level;
 use crate::core::outbox::no_slices;
@@ -21,6 +21,8 @@ const STDOUT_FRAMES: usize = 512;
 const STDERR_BYTES: usize = 128 << 10;
 /// What a pipe holds.
 const PIPE_BYTES: usize = 64 << 10;
+/// Descriptors of a connection that epoll reports on.
+const PARTS: usize = 4;
 /// Room for one read of stderr.
 const SCRATCH_BYTES: usize = 16 << 10;
 
@@ -32,7 +34,7 @@ impl Reactor {
         if self.bell.wake().take() {
             self.core.woken();
         }
-        self.sweep_if_due();
+        self.sweep_if_due(now);
         let mut work = std::mem::replace(&mut self.work, std::mem::take(&mut self.spare_work));
         for slot in work.drain(..) {
             if let Some(link) = &mut self.links[slot as usize] {
@@ -57,17 +59,31 @@ impl Reactor {
         }
     }
 
-    /// Waits, and writes down on the links what epoll tells.
-    fn wait(&mut self, wait: Option<Duration>) -> Result<bool, Error> {
-        match self.poll.poll(&mut self.events, wait) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {
-                self.events.clear();
-                return Ok(true);
+    /// Waits, and writes down on the links what epoll tells. Says whether a signal cut the wait short.
+    ///
+    /// All that is there is fetched, not only as much as one call gives: a host that watches edges has spent its edge on this
+    /// poll, and would not be told of the rest. Once every descriptor had its turn it is enough, since epoll reports them one
+    /// after the other, and what comes now is a new edge.
+    fn wait(&mut self, mut wait: Option<Duration>) -> Result<bool, Error> {
+        for _ in 0..=self.links.len() * PARTS / EVENTS {
+            match self.poll.poll(&mut self.events, wait) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(true),
+                Err(error) => return Err(Error::Io { call: "epoll_wait", error }),
             }
-            Err(error) => return Err(Error::Io { call: "epoll_wait", error }),
+            if self.note_events() < EVENTS {
+                break;
+            }
+            wait = Some(Duration::ZERO);
         }
+        Ok(false)
+    }
+
+    /// Writes down what one look brought, and says how much it was.
+    fn note_events(&mut self) -> usize {
+        let mut count = 0;
         for event in &self.events {
+            count += 1;
             let token = event.token();
             match token {
                 BELL => self.bell.heard(),
@@ -100,7 +116,7 @@ impl Reactor {
                 }
             }
         }
-        Ok(false)
+        count
     }
 
     /// Serves one slot within its budget, and lists it again if something is left.
@@ -338,9 +354,14 @@ impl Reactor {
         }
     }
 
-    /// Looks at the children that have no pidfd.
-    fn sweep_if_due(&mut self) {
-        if !self.sweep.is_due() {
+    /// Looks at the children that have no pidfd: from time to time, and before a deadline is judged, so that a process that is
+    /// gone is not taken for one that runs on (L5) and its output not thrown away.
+    fn sweep_if_due(&mut self, now: Nanos) {
+        if self.sweep.slots.is_empty() {
+            return;
+        }
+        let judges = self.core.next_deadline().is_some_and(|at| at <= now);
+        if !judges && !self.sweep.is_due() {
             return;
         }
         let bell_works = self.sigchld.as_ref().is_some_and(|(bell, _)| bell.is_in_place());

@@ -14,7 +14,7 @@ pub const ALONE: &str = "MCP_SUPERVISED_TEST_ALONE";
 #[allow(unused_macros, reason = "each test file uses its part")]
 macro_rules! alone {
     () => {
-        $crate::support::alone!(&mut [], |_| {})
+        $crate::support::alone!(&[], |_| {})
     };
     ($env:expr, $judge:expr) => {{
         fn here() {}
@@ -30,7 +30,7 @@ macro_rules! alone {
 pub(crate) use alone;
 
 /// Runs one test of this binary again and expects it to pass. Values of `None` are taken out of the environment.
-pub fn run_again(name: &str, env: &mut [(&str, Option<&str>)]) -> Output {
+pub fn run_again(name: &str, env: &[(&str, Option<&str>)]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(ALONE, name);
     for (variable, value) in env {
@@ -175,6 +175,7 @@ impl Host {
     }
 
     /// Polls until the last event of a peer.
+    #[allow(clippy::wrong_self_convention, reason = "it converts nothing")]
     pub fn to_the_end(&mut self, peer: u64) -> Vec<Event> {
         self.until(|e| e.peer == peer && e.is_final())
     }

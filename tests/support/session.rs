@@ -142,6 +142,13 @@ pub fn start<S: AsRef<str>>(arguments: &[S]) -> Start {
     Start { command, read_stdout: true }
 }
 
+/// A shell script whose arguments are `supervise` and those given.
+pub fn through_shell(script: &str, arguments: &[&str]) -> Start {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script, "sh"]).arg(supervise()).args(arguments);
+    Start { command, read_stdout: true }
+}
+
 /// `supervise` with options in front of the demo server with flags, restarting fast.
 pub fn demo(options: &[&str], flags: &[&str]) -> Start {
     let quick = ["--delay", "10"];

@@ -78,7 +78,7 @@ pub fn settle(pids: &[i32]) {
 }
 
 /// How often the threads of a process went to sleep.
-fn switches(pid: i32) -> u64 {
+pub fn switches(pid: i32) -> u64 {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
     tasks.flatten().map(|task| number_of(&task.path().join("status"), "voluntary_ctxt_switches:")).sum()
 }

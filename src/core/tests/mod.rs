@@ -6,6 +6,7 @@ mod states;
 mod watch;
 mod world;
 
+mod acceptance;
 mod budget;
 mod endings;
 mod flow;
@@ -13,4 +14,5 @@ mod histories;
 mod lifecycle;
 mod matrix;
 mod shutdown;
+mod traps;
 mod unread;

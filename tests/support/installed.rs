@@ -1,0 +1,72 @@
+//! The real servers that `./tests/all` installs, and the ways in which people start them.
+
+use std::path::PathBuf;
+
+use crate::support::{MCP_SUPERVISED_MODE_RAW, Spec, lives};
+
+/// How a server is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Its command itself.
+    Direct,
+    /// By a shell that waits for it: two processes.
+    Wrapped,
+    /// As `npx` does it, by a launcher that has a shell start it: three processes.
+    Launched,
+    /// In the place of a shell that has left something in the background, which holds the server's stdout and stderr.
+    Beside,
+}
+
+impl Way {
+    /// What stands in front of the server's command.
+    fn prefix(self) -> &'static [&'static str] {
+        match self {
+            Self::Direct => &[],
+            // The last command of a shell may take its place; this one is not the last.
+            Self::Wrapped => &["/bin/sh", "-c", r#""$@"; exit $?"#, "wrapper"],
+            Self::Launched => &["/bin/sh", "-c", r#"sh -c '"$@"; exit $?' shell "$@"; exit $?"#, "launcher"],
+            Self::Beside => &["/bin/sh", "-c", r#"sleep 300 & exec "$@""#, "starter"],
+        }
+    }
+
+    /// How many processes a life has.
+    pub fn processes(self) -> usize {
+        match self {
+            Self::Direct => 1,
+            Self::Wrapped | Self::Beside => 2,
+            Self::Launched => 3,
+        }
+    }
+}
+
+/// The command of an installed server, `None` if nobody has installed it: `cargo test` alone needs nothing.
+pub fn installed(name: &str, way: Way) -> Option<Spec> {
+    let Some(servers) = std::env::var_os("MCP_SUPERVISED_TEST_SERVERS").map(PathBuf::from) else {
+        println!("skipped: run ./tests/all, which installs the real servers");
+        return None;
+    };
+    let sources = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/servers");
+    let (command, file) = match name {
+        "ts2" => (vec![PathBuf::from("node"), servers.join("ts2/server.mjs")], 1),
+        "py2" => (vec![servers.join("py2/bin/python"), sources.join("py2/server.py")], 1),
+        "rmcp3" => (vec![servers.join("rmcp3/release/rmcp3")], 0),
+        other => panic!("no server {other}"),
+    };
+    assert!(command[file].exists(), "{} is missing", command[file].display());
+    let words = way.prefix().iter().map(|word| word.as_bytes());
+    let mut words = words.chain(command.iter().map(|word| word.as_os_str().as_encoded_bytes()));
+    let spec = Spec::new(words.next().expect("a command has a program")).mode(MCP_SUPERVISED_MODE_RAW);
+    Some(words.fold(spec, |spec, word| spec.arg(word)))
+}
+
+/// The living processes of a group, which has the number of its leader.
+pub fn group(leader: i32) -> Vec<i32> {
+    let in_it = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // Behind the name: state, parent, group.
+        let group = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(2)?.parse().ok());
+        group == Some(leader) && lives(*pid)
+    };
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(in_it).collect()
+}
