@@ -98,8 +98,6 @@ pub mod flag {
     pub const INPUT_REQUIRED: u32 = 1 << 5;
     /// The result is of a type of an extension.
     pub const OTHER_RESULT_TYPE: u32 = 1 << 6;
-    /// The server is not what it was before the restart.
-    pub const SERVER_CHANGED: u32 = 1 << 8;
     /// The server did it, not the host.
     pub const BY_PEER: u32 = 1 << 9;
 }

@@ -6,7 +6,7 @@ use std::ptr;
 
 use super::config::mcp_supervised_log_level;
 use super::status::*;
-use crate::core::event::{Close, CloseReason, Event, Exit, Fault, HandleEvent, Serving, Trouble};
+use crate::core::event::{Close, CloseReason, Event, Exit, Fault, HandleEvent, Serving, To, Trouble, flag};
 use crate::core::framing::Frame;
 use crate::core::message::{MessageKind, Parts};
 use crate::core::supervisor::Told;
@@ -17,15 +17,19 @@ use crate::scan::Span;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_event_kind {
-    /// A message of the server: `message_kind`, `method`, `body`, `id`, `error_code`, and the whole line as `payload`.
+    /// A message of the server: `message_kind`, `method`, `body`, `id`, `error_code`, and the whole line as `payload`. With
+    /// `request` it belongs to a request or a stream: its answer (MCP_SUPERVISED_FLAG_COMPLETE), its progress, its
+    /// notifications.
     MCP_SUPERVISED_EVENT_MESSAGE = 1,
     /// A connection ended: `status` is a mcp_supervised_close_reason, `exit_code` or `signal`, `pid`, `life`, `uptime_ms`,
     /// `unread_from`; the last lines of stderr as `payload`. With MCP_SUPERVISED_FLAG_WILL_RECONNECT a replacement is coming:
     /// `attempt` of `max_restarts`, in `delay_ms`.
     MCP_SUPERVISED_EVENT_CLOSE = 2,
-    /// A replacement serves: `pid`, `life`, `attempt`. Never for the first life.
+    /// A replacement serves: `pid`, `life`, `attempt`. Never for the first life. Retained requests and open streams are on
+    /// their way to it already.
     MCP_SUPERVISED_EVENT_RECONNECT = 3,
-    /// Something went wrong: `status`, and the text as `payload` (for MCP_SUPERVISED_E_PROTOCOL the server's line). With
+    /// Something went wrong: `status`, and the text as `payload` (for MCP_SUPERVISED_E_PROTOCOL without a request, the
+    /// server's line). With `request` that request or stream ended without an answer (MCP_SUPERVISED_FLAG_COMPLETE). With
     /// MCP_SUPERVISED_E_SPAWN a replacement could not be spawned; MCP_SUPERVISED_FLAG_WILL_RECONNECT tells of the next try.
     MCP_SUPERVISED_EVENT_ERROR = 4,
     /// The restart budget is spent: `max_restarts`. The peer is closed.
@@ -79,10 +83,25 @@ pub enum mcp_supervised_close_reason {
 
 pub use mcp_supervised_close_reason::*;
 
+/// Of an event with a `request`: that request or stream is over, and its `user_data` will not be seen again.
+pub const MCP_SUPERVISED_FLAG_COMPLETE: u32 = 1u32 << 0;
 /// Of an event: it is the last one of its peer, or of the handle. mcp_supervised_remove is possible now.
 pub const MCP_SUPERVISED_FLAG_FINAL: u32 = 1u32 << 1;
 /// Of a CLOSE or ERROR: a replacement is coming.
 pub const MCP_SUPERVISED_FLAG_WILL_RECONNECT: u32 = 1u32 << 2;
+/// Of a completion: the request was sent again after a restart. The dead server may have done its work too.
+pub const MCP_SUPERVISED_FLAG_RETRIED: u32 = 1u32 << 3;
+/// Of a completion with E_CLOSED: the dead server cannot have read a byte of the request, so even a tools/call is safe to repeat.
+pub const MCP_SUPERVISED_FLAG_UNREAD: u32 = 1u32 << 4;
+/// Of a result: the server asks for more input. Answer with a new request of the same method and params that carries
+/// `inputResponses` and the `requestState` as it came.
+pub const MCP_SUPERVISED_FLAG_INPUT_REQUIRED: u32 = 1u32 << 5;
+/// Of a result: its `resultType` is that of an extension which the client capabilities declare.
+pub const MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE: u32 = 1u32 << 6;
+/// Of a RECONNECT: version, capabilities or serverInfo are not what they were.
+pub const MCP_SUPERVISED_FLAG_SERVER_CHANGED: u32 = 1u32 << 8;
+/// Of the end of a stream with E_CANCELLED: the server ended it.
+pub const MCP_SUPERVISED_FLAG_BY_PEER: u32 = 1u32 << 9;
 /// Of a CLOSE or ERROR: how the process ended could not be found out, because somebody else in the program has fetched its status.
 /// `exit_code` is -1 and `signal` 0 then.
 pub const MCP_SUPERVISED_FLAG_EXIT_UNKNOWN: u32 = 1u32 << 10;
@@ -104,9 +123,9 @@ pub struct mcp_supervised_event {
     pub peer: u64,
     /// The `user_data` given to mcp_supervised_add.
     pub peer_data: u64,
-    /// The request the event belongs to; 0 for none.
+    /// The request or stream the event belongs to; 0 for none.
     pub request: u64,
-    /// What the host gave with that request.
+    /// What the host gave with that request or stream.
     pub user_data: u64,
     /// A mcp_supervised_status; for CLOSE a mcp_supervised_close_reason, for LOG a mcp_supervised_log_level.
     pub status: i32,
@@ -222,7 +241,8 @@ pub fn flatten(told: Told, held: &mut Vec<Held>) -> mcp_supervised_event {
         out.flags |= MCP_SUPERVISED_FLAG_FINAL;
     }
     match queued.event {
-        Event::Message { kind, parts, frame } => {
+        Event::Message { kind, parts, frame, to } => {
+            set_to(&mut out, to);
             out.kind = MCP_SUPERVISED_EVENT_MESSAGE as u32;
             out.message_kind = match kind {
                 MessageKind::Result => MCP_SUPERVISED_MESSAGE_RESULT,
@@ -232,6 +252,12 @@ pub fn flatten(told: Told, held: &mut Vec<Held>) -> mcp_supervised_event {
                 MessageKind::Unmatched => MCP_SUPERVISED_MESSAGE_UNMATCHED,
             } as u32;
             set_frame(&mut out, parts, frame, held);
+        }
+        Event::Failed(failed) => {
+            out.kind = MCP_SUPERVISED_EVENT_ERROR as u32;
+            out.status = status_of(failed.fault) as i32;
+            set_to(&mut out, failed.to);
+            set_text(&mut out, failed.text, held);
         }
         Event::Forbidden { parts, frame } => {
             out.kind = MCP_SUPERVISED_EVENT_ERROR as u32;
@@ -283,14 +309,7 @@ fn set_close(out: &mut mcp_supervised_event, close: Close, held: &mut Vec<Held>)
 
 fn set_trouble(out: &mut mcp_supervised_event, trouble: Trouble, held: &mut Vec<Held>) {
     out.kind = MCP_SUPERVISED_EVENT_ERROR as u32;
-    out.status = match trouble.fault {
-        Fault::Spawn => MCP_SUPERVISED_E_SPAWN,
-        Fault::Handshake => MCP_SUPERVISED_E_HANDSHAKE,
-        Fault::Malformed => MCP_SUPERVISED_E_MALFORMED,
-        Fault::FrameTooLarge => MCP_SUPERVISED_E_FRAME_TOO_LARGE,
-        Fault::Protocol => MCP_SUPERVISED_E_PROTOCOL,
-        Fault::Io => MCP_SUPERVISED_E_IO,
-    } as i32;
+    out.status = status_of(trouble.fault) as i32;
     if matches!(trouble.fault, Fault::Spawn | Fault::Handshake) {
         set_exit(out, trouble.exit);
     }
@@ -302,6 +321,40 @@ fn set_trouble(out: &mut mcp_supervised_event, trouble: Trouble, held: &mut Vec<
         out.delay_ms = to_ms(promise.delay);
     }
     set_text(out, trouble.text, held);
+}
+
+fn status_of(fault: Fault) -> mcp_supervised_status {
+    match fault {
+        Fault::Spawn => MCP_SUPERVISED_E_SPAWN,
+        Fault::Handshake => MCP_SUPERVISED_E_HANDSHAKE,
+        Fault::Malformed => MCP_SUPERVISED_E_MALFORMED,
+        Fault::FrameTooLarge => MCP_SUPERVISED_E_FRAME_TOO_LARGE,
+        Fault::Protocol => MCP_SUPERVISED_E_PROTOCOL,
+        Fault::Io => MCP_SUPERVISED_E_IO,
+        Fault::Closed => MCP_SUPERVISED_E_CLOSED,
+        Fault::Timeout => MCP_SUPERVISED_E_TIMEOUT,
+        Fault::Cancelled => MCP_SUPERVISED_E_CANCELLED,
+        Fault::Exhausted => MCP_SUPERVISED_E_EXHAUSTED,
+        Fault::DeliveryDropped => MCP_SUPERVISED_E_DELIVERY_DROPPED,
+    }
+}
+
+/// The bits of the core, one by one: they cross the boundary under their own names.
+fn set_to(out: &mut mcp_supervised_event, to: To) {
+    out.request = to.request;
+    out.user_data = to.user_data;
+    for (bit, flag) in [
+        (flag::COMPLETE, MCP_SUPERVISED_FLAG_COMPLETE),
+        (flag::RETRIED, MCP_SUPERVISED_FLAG_RETRIED),
+        (flag::UNREAD, MCP_SUPERVISED_FLAG_UNREAD),
+        (flag::INPUT_REQUIRED, MCP_SUPERVISED_FLAG_INPUT_REQUIRED),
+        (flag::OTHER_RESULT_TYPE, MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE),
+        (flag::BY_PEER, MCP_SUPERVISED_FLAG_BY_PEER),
+    ] {
+        if to.flags & bit != 0 {
+            out.flags |= flag;
+        }
+    }
 }
 
 fn set_exit(out: &mut mcp_supervised_event, exit: Option<Exit>) {
@@ -319,6 +372,9 @@ fn set_serving(out: &mut mcp_supervised_event, kind: mcp_supervised_event_kind, 
     out.pid = serving.pid;
     out.life = serving.life;
     out.attempt = serving.attempt;
+    if serving.changed {
+        out.flags |= MCP_SUPERVISED_FLAG_SERVER_CHANGED;
+    }
 }
 
 fn set_frame(out: &mut mcp_supervised_event, parts: Parts, frame: Frame, held: &mut Vec<Held>) {

@@ -31,6 +31,8 @@ pub struct Inner {
     pub reactor: Reactor,
     /// What the payloads of the last poll point into.
     pub held: Vec<Held>,
+    /// What the last call lent to the host, with a NUL behind it.
+    pub lent: String,
     /// Text of the last failed call, with a NUL behind it.
     pub last_error: String,
 }
@@ -45,7 +47,7 @@ impl mcp_supervised {
             poisoned: AtomicBool::new(false),
             fork: ForkGuard::new(&features),
             wake: reactor.wake(),
-            inner: UnsafeCell::new(Inner { reactor, held: Vec::new(), last_error: "\0".to_owned() }),
+            inner: UnsafeCell::new(Inner { reactor, held: Vec::new(), lent: String::new(), last_error: "\0".to_owned() }),
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! The numbers of `spec_limit`.
 
 use super::status::Failure;
-use crate::core::policy::Limits;
+use crate::core::policy::Policy;
 
 /// Bounds of one peer, for mcp_supervised_spec_limit.
 #[repr(C)]
@@ -24,13 +24,16 @@ pub enum mcp_supervised_limit {
     MCP_SUPERVISED_LIMIT_LOG_LINES = 6,
     /// The longest LOG line after escaping, in bytes. Default 4096.
     MCP_SUPERVISED_LIMIT_LOG_LINE_BYTES = 7,
+    /// Requests and streams of a peer that may be under way. Default 16384.
+    MCP_SUPERVISED_LIMIT_MAX_IN_FLIGHT = 8,
 }
 
 pub use mcp_supervised_limit::*;
 
 /// Sets one limit by its number.
-pub fn set(limits: &mut Limits, kind: u32, value: u64) -> Result<(), Failure> {
+pub fn set(policy: &mut Policy, kind: u32, value: u64) -> Result<(), Failure> {
     let value = usize::try_from(value).unwrap_or(usize::MAX);
+    let limits = &mut policy.limits;
     let field = match kind {
         k if k == MCP_SUPERVISED_LIMIT_EVENT_QUEUE as u32 => &mut limits.event_queue,
         k if k == MCP_SUPERVISED_LIMIT_EVENT_BYTES as u32 => &mut limits.event_bytes,
@@ -39,6 +42,7 @@ pub fn set(limits: &mut Limits, kind: u32, value: u64) -> Result<(), Failure> {
         k if k == MCP_SUPERVISED_LIMIT_GRAMMAR_BYTES as u32 => &mut limits.grammar_bytes,
         k if k == MCP_SUPERVISED_LIMIT_LOG_LINES as u32 => &mut limits.log_lines,
         k if k == MCP_SUPERVISED_LIMIT_LOG_LINE_BYTES as u32 => &mut limits.log_line_bytes,
+        k if k == MCP_SUPERVISED_LIMIT_MAX_IN_FLIGHT as u32 => &mut policy.client.max_in_flight,
         other => return Err(Failure::invalid(format!("limit {other} is unknown"))),
     };
     *field = value;

@@ -13,7 +13,9 @@ pub mod handle;
 pub mod limits;
 pub mod peer;
 pub mod spec;
+pub mod spec_client;
 pub mod status;
+pub mod traffic;
 pub mod version;
 
 /// The C header as this build made it, for the test that compares it with the committed one.

@@ -66,7 +66,7 @@ pub use mcp_supervised_stderr_mode::*;
 /// Numbers are taken as they are and judged together by mcp_supervised_add, whose error text names the one that is wrong.
 #[derive(Debug, Clone)]
 pub struct mcp_supervised_spec {
-    spec: Spec,
+    pub(super) spec: Spec,
     mode: u32,
     env_mode: u32,
     stderr: u32,
@@ -101,7 +101,7 @@ impl mcp_supervised_spec {
             max => MaxRestarts::Limited(max),
         };
         for (kind, value) in &self.limits {
-            limits::set(&mut spec.policy.limits, *kind, *value)?;
+            limits::set(&mut spec.policy, *kind, *value)?;
         }
         Ok(spec)
     }
@@ -303,7 +303,12 @@ pub unsafe extern "C" fn mcp_supervised_spec_free(spec: *mut mcp_supervised_spec
     }
 }
 
-unsafe fn set(
+/// Changes a spec.
+///
+/// # Safety
+///
+/// NULL, or made by `spec_new` and not freed, and used by one thread at a time.
+pub(super) unsafe fn set(
     spec: *mut mcp_supervised_spec,
     change: impl FnOnce(&mut mcp_supervised_spec) -> Result<(), Failure>,
 ) -> i32 {

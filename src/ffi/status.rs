@@ -50,12 +50,22 @@ pub enum mcp_supervised_status {
     MCP_SUPERVISED_E_PROTOCOL = -18,
     /// A life of the server ended before it served. Only as the status of an event.
     MCP_SUPERVISED_E_HANDSHAKE = -19,
+    /// A request was not answered in time. Only as the status of an event.
+    MCP_SUPERVISED_E_TIMEOUT = -20,
+    /// A request or a stream was cancelled. Only as the status of an event.
+    MCP_SUPERVISED_E_CANCELLED = -21,
+    /// The restart budget is spent. Only as the status of an event.
+    MCP_SUPERVISED_E_EXHAUSTED = -22,
+    /// No request or stream of that id is under way: it is unknown, or its completion is queued or was handed out.
+    MCP_SUPERVISED_E_NO_REQUEST = -23,
+    /// The host did not keep up with a stream, which ended for that. Only as the status of an event.
+    MCP_SUPERVISED_E_DELIVERY_DROPPED = -24,
 }
 
 pub use mcp_supervised_status::*;
 
 /// Every code with its name, in the order of the codes.
-pub const NAMES: [(mcp_supervised_status, &CStr); 20] = [
+pub const NAMES: [(mcp_supervised_status, &CStr); 25] = [
     (MCP_SUPERVISED_OK, c"OK"),
     (MCP_SUPERVISED_E_NULL, c"E_NULL"),
     (MCP_SUPERVISED_E_INVALID, c"E_INVALID"),
@@ -76,6 +86,11 @@ pub const NAMES: [(mcp_supervised_status, &CStr); 20] = [
     (MCP_SUPERVISED_E_FRAME_TOO_LARGE, c"E_FRAME_TOO_LARGE"),
     (MCP_SUPERVISED_E_PROTOCOL, c"E_PROTOCOL"),
     (MCP_SUPERVISED_E_HANDSHAKE, c"E_HANDSHAKE"),
+    (MCP_SUPERVISED_E_TIMEOUT, c"E_TIMEOUT"),
+    (MCP_SUPERVISED_E_CANCELLED, c"E_CANCELLED"),
+    (MCP_SUPERVISED_E_EXHAUSTED, c"E_EXHAUSTED"),
+    (MCP_SUPERVISED_E_NO_REQUEST, c"E_NO_REQUEST"),
+    (MCP_SUPERVISED_E_DELIVERY_DROPPED, c"E_DELIVERY_DROPPED"),
 ];
 
 /// The name of a status without its prefix, for example "E_SPAWN"; "?" for a number that is none. Static text,
@@ -115,9 +130,10 @@ impl From<Refusal> for Failure {
             Refusal::AlreadyStarted => MCP_SUPERVISED_E_ALREADY_STARTED,
             Refusal::Closed(_) => MCP_SUPERVISED_E_CLOSED,
             Refusal::NotClosed => MCP_SUPERVISED_E_NOT_CLOSED,
-            Refusal::WouldBlock { .. } => MCP_SUPERVISED_E_WOULD_BLOCK,
+            Refusal::WouldBlock { .. } | Refusal::TooMany { .. } => MCP_SUPERVISED_E_WOULD_BLOCK,
+            Refusal::NoRequest => MCP_SUPERVISED_E_NO_REQUEST,
             Refusal::Invalid(_) => MCP_SUPERVISED_E_INVALID,
-            Refusal::Unsupported(_) => MCP_SUPERVISED_E_UNSUPPORTED,
+            Refusal::Unsupported(_) | Refusal::Lacks { .. } => MCP_SUPERVISED_E_UNSUPPORTED,
         };
         Self { status, text: refusal.to_string() }
     }
