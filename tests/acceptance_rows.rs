@@ -3,7 +3,6 @@
 mod support;
 
 use serde_json::json;
-use std::slice;
 use std::time::{Duration, Instant};
 use support::*;
 
@@ -73,17 +72,6 @@ fn row_35_the_window_passes_by_the_real_clock() {
     }
 }
 
-#[test]
-fn row_41_giving_up_is_one_error_line_with_the_budget() {
-    let mut host = Host::new();
-    let peer = host.launch(&Spec::demo(&["--exit-at-start", "6"]).restart(1, 0, 60_000));
-    let told = host.to_the_end(peer);
-    assert_eq!(letters(&told), "D C R D C X");
-    let errors = log(MCP_SUPERVISED_LOG_ERROR, &told);
-    assert_eq!(errors.len(), 1, "{errors:?}");
-    assert!(errors[0].contains("budget of 1 ") && errors[0].contains("code 6"), "{}", errors[0]);
-}
-
 /// With the default budget, of which the line tells the 3.
 #[test]
 fn row_42_a_death_is_one_warning_with_code_attempt_and_budget() {
@@ -131,47 +119,6 @@ fn row_d04_a_close_right_behind_the_start_loses_nothing() {
     assert_eq!((close.status, close.exit_code, close.signal), (BY_HOST, 0, 0));
 }
 
-/// There a close waits for the listener that is still busy with a message. Here a host may be as busy as it likes: the bytes stay
-/// where they are until its next poll, whatever else it calls.
-#[test]
-fn row_d06_a_message_outlives_every_call_but_the_next_poll() {
-    /// One event and the bytes of its payload, which are borrowed.
-    fn one(host: &Host, kind: mcp_supervised_event_kind) -> &'static [u8] {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            assert!(Instant::now() < deadline, "{kind:?} never came");
-            let mut event = EMPTY;
-            // SAFETY: a live handle and room for one event.
-            let given = unsafe { mcp_supervised_poll(host.raw(), &mut event, size_of_event(), 1, 1_000) };
-            assert!((0..=1).contains(&given));
-            if given == 1 && event.kind == kind as u32 {
-                // SAFETY: valid until the next poll, and this test makes none before it is done with it.
-                return unsafe { slice::from_raw_parts(event.payload.cast::<u8>(), event.payload_len) };
-            }
-        }
-    }
-
-    let mut host = Host::new();
-    let peer = host.launch(&Spec::demo(&["--stderr-at-start", "famous last words"]).stop_grace(60_000, 60_000));
-    let message = "m".repeat(100_000);
-    host.call(peer, "a", "echo", json!({"message": &message}));
-    let borrowed = one(&host, MCP_SUPERVISED_EVENT_MESSAGE);
-    let copy = borrowed.to_vec();
-    host.call(peer, "b", "echo", json!({"message": "n".repeat(300_000)}));
-    assert!(host.try_send(peer, "no JSON").is_err());
-    assert_eq!(host.close(peer), 0);
-    let idle = host.add(&Spec::demo(&[]));
-    assert_eq!(host.remove(idle), 0);
-    assert_eq!(host.wakeup(), 0);
-    assert!(borrowed == copy, "the bytes are as they were");
-    assert!(String::from_utf8_lossy(&copy).contains(&message));
-
-    let borrowed = one(&host, MCP_SUPERVISED_EVENT_CLOSE);
-    assert_eq!(host.remove(peer), 0);
-    assert_eq!(host.shutdown(0), 0);
-    assert_eq!(borrowed, b"famous last words");
-}
-
 /// What is said on stderr on the way out is told before the CLOSE, and with it.
 #[test]
 fn row_d11_stderr_is_read_to_its_end_when_a_peer_is_closed() {
@@ -183,4 +130,37 @@ fn row_d11_stderr_is_read_to_its_end_when_a_peer_is_closed() {
     assert_eq!(log(MCP_SUPERVISED_LOG_SERVER, &told), ["goodbye"]);
     assert!(told.last().unwrap().is(MCP_SUPERVISED_EVENT_CLOSE), "the line stands before it");
     assert_eq!(host.last_close().text(), "goodbye");
+}
+
+/// Every name of the list, and some that are close to one.
+const VARIABLES: [(&str, Option<&str>); 14] = [
+    ("HOME", Some("/h")),
+    ("LOGNAME", Some("l")),
+    ("PATH", Some("/usr/bin:/bin")),
+    ("SHELL", Some("/bin/sh")),
+    ("TERM", Some("dumb")),
+    ("USER", Some("u")),
+    ("LANG", Some("C")),
+    ("LC_ALL", Some("C")),
+    ("TMPDIR", Some("/tmp")),
+    ("path", Some("/other")),
+    ("Home", Some("/other")),
+    ("HOMEPATH", Some("/other")),
+    ("LANGUAGE", Some("other")),
+    ("USERNAME", Some("other")),
+];
+
+#[test]
+fn row_s23_each_name_of_the_short_list_passes() {
+    alone!(&VARIABLES, |_| {});
+    let mut host = Host::new();
+    let peer = host.launch(&Spec::demo(&[]));
+    host.call(peer, "a", "env", json!({}));
+    let got: serde_json::Value = serde_json::from_str(&host.answer("a").tool_text()).unwrap();
+    let mut got: serde_json::Map<String, serde_json::Value> = got.as_object().unwrap().clone();
+    // Of the system the test runs on.
+    got.retain(|name, _| !name.starts_with("LC_") || name == "LC_ALL");
+    let expected: serde_json::Map<String, serde_json::Value> =
+        VARIABLES[..9].iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+    assert_eq!(got, expected);
 }

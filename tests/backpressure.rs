@@ -166,12 +166,10 @@ fn f01_closing_a_peer_with_a_full_queue_ends() {
     assert_eq!(host.close(peer), 0);
     let taken = host.to_the_end(peer);
     let order = letters(&taken);
-    assert!(order.starts_with("M M M M M D M") && order.ends_with("M C"), "{} events", taken.len());
-    assert!(taken.iter().filter(|e| is_message(e)).map(number).eq(0..taken.len() as u64 - 2 - logs(&taken)));
-}
-
-fn logs(events: &[Event]) -> u64 {
-    events.iter().filter(|e| e.is(MCP_SUPERVISED_EVENT_LOG)).count() as u64
+    // The server is ended in the middle of a line, which is then none.
+    assert!(order.starts_with("M M M M M D M") && order.ends_with(" C"), "{order}");
+    let messages = taken.iter().filter(|e| is_message(e));
+    assert!(messages.map(number).enumerate().all(|(at, number)| at as u64 == number));
 }
 
 /// BP-01.

@@ -2,6 +2,7 @@
 //! edges. The example checks for itself that everything happened; here it is compiled, run and read.
 
 #[path = "support/c.rs"]
+#[allow(dead_code, reason = "this file uses its part")]
 mod c;
 #[path = "support/compiler.rs"]
 mod compiler;

@@ -431,11 +431,8 @@ fn p03_a_host_without_0_1_2() {
             assert_eq!(descriptors(&mut host, peer), ["0", "1", "2"]);
             for number in 0..3 {
                 // SAFETY: takes two numbers.
-                assert_eq!(
-                    unsafe { libc::fcntl(number, libc::F_GETFD) },
-                    -1,
-                    "the library is not in the place of {number}"
-                );
+                let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+                assert_eq!(flags, -1, "the library is not in the place of {number}");
             }
             kill9(host.pid(peer));
             host.next(MCP_SUPERVISED_EVENT_RECONNECT);

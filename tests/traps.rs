@@ -293,7 +293,9 @@ fn trap_22_a_server_may_leave_by_itself_before_it_is_killed() {
     let scratch = Scratch::new();
     let (finished, at_sigterm) = (scratch.name("finished"), scratch.name("at-sigterm"));
     let long = 600_000;
-    let servers: [(&[&str], u64, u64, (i32, i32)); 3] = [
+    /// Flags, the two graces, and the exit code and signal that come of it.
+    type Server<'a> = (&'a [&'a str], u64, u64, (i32, i32));
+    let servers: [Server; 3] = [
         (&["--slow-exit", "50", "--exit-file", &finished], long, long, (0, 0)),
         (&["--ignore-eof", "--graceful", "--exit-file", &at_sigterm], 20, long, (0, 0)),
         (&["--ignore-eof", "--ignore-sigterm"], 20, 20, (-1, libc::SIGKILL)),

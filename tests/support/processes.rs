@@ -200,14 +200,19 @@ pub fn wait_state(pid: i32, state: char) {
     wait_for(&format!("process {pid} is {state}"), || state_of(pid) == Some(state));
 }
 
-/// Whether a process runs, or is stopped: neither gone nor a zombie, nor about to be because a SIGKILL is on its way to it.
+/// Whether a process runs, or is stopped: neither gone nor a zombie, nor about to be because a SIGKILL is on its way to it or it
+/// has begun to exit.
 pub fn lives(pid: i32) -> bool {
+    const EXITING: u32 = 4;
     let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else { return false };
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
     let killed = ["SigPnd:", "ShdPnd:"].iter().any(|name| {
         u64::from_str_radix(field(name), 16).is_ok_and(|pending| pending & (1 << (libc::SIGKILL - 1)) != 0)
     });
-    !killed && !field("State:").starts_with(['Z', 'X'])
+    // A signal is taken before the exit begins, so the flags are looked at last.
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let flags = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(6)?.parse().ok());
+    !killed && !field("State:").starts_with(['Z', 'X']) && flags.is_some_and(|flags: u32| flags & EXITING == 0)
 }
 
 /// The events of one peer.
