@@ -3,9 +3,10 @@
  *
  *     poll_loop [COMMAND [ARGUMENT]...]
  *
- * Starts an MCP server (without arguments the demo server), asks what it can do and calls a tool. Then the server is killed
- * in the middle of a call: the host is told how it ended and when a replacement comes, and calls that one. A second server
- * that crashes whenever it is started is given up. Exits with 0 if all of this happened in this order.
+ * Starts an MCP server (without arguments the demo server), asks what it can do, opens a stream of notifications, lists the
+ * tools and calls one. Then the server is killed in the middle of a call: the host is told how it ended, that the call is
+ * over without an answer, and when a replacement comes. The stream goes on there under the same id. A second server that
+ * crashes whenever it is started is given up. Exits with 0 if all of this happened in this order.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -25,23 +26,50 @@
 #define MAX_EVENTS 64
 #define MAX_SHOWN 256 /* bytes of a message */
 
-/* What every request of MCP 2026-07-28 carries. */
-#define META                                                           \
-    "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"," \
-    "\"io.modelcontextprotocol/clientCapabilities\":{}}"
-
-/* What has to happen, in this order. */
-enum step { DISCOVERED, LISTED, CALLED, DRAINED, LOST, REPLACED, CALLED_AGAIN, GIVEN_UP, ENDED, ALL };
+/* What has to happen, in this order. A request carries the step that its completion is, as its user_data. */
+enum step {
+    DISCOVERED,
+    LISTENING,
+    LISTED,
+    CALLED,
+    WORKING,
+    DRAINED,
+    CLOSED,
+    LOST,
+    REPLACED,
+    LISTENING_AGAIN,
+    NOTIFIED,
+    FLIPPED,
+    CALLED_AGAIN,
+    GIVEN_UP,
+    ENDED,
+    STREAM_ENDED,
+    ALL
+};
 
 static const char *const STEPS[] = {
-    "the answer to server/discover", "the answer to tools/list",      "the answer to tools/call",
-    "the DRAIN of the killed server", "the CLOSE of the killed server", "RECONNECT",
-    "the answer of the replacement",  "the EXHAUSTED of the crasher",  "the last CLOSE of the server",
+    "the answer to server/discover",
+    "the acknowledgement of the stream",
+    "the answer to tools/list",
+    "the answer to tools/call",
+    "progress of the long call",
+    "the DRAIN of the killed server",
+    "the CLOSE of the killed server",
+    "the end of the call that was under way",
+    "RECONNECT",
+    "the acknowledgement of the stream by the replacement",
+    "a notification of the stream from the replacement",
+    "the answer to the call of flip",
+    "the answer of the replacement",
+    "the EXHAUSTED of the crasher",
+    "the last CLOSE of the server",
+    "the end of the stream",
 };
 
 static mcp_supervised *host;
 static mcp_supervised_peer server;  /* the one we work with */
 static mcp_supervised_peer crasher; /* the one that never comes up */
+static mcp_supervised_request_id stream; /* of notifications of the first */
 static enum step awaited;
 static int closing;
 
@@ -70,16 +98,19 @@ static void reached(enum step step) {
     awaited = (enum step)(awaited + 1);
 }
 
-static void request(const char *id, const char *method, const char *params) {
-    char line[1024];
-    int len = snprintf(line, sizeof line, "{\"jsonrpc\":\"2.0\",\"id\":\"%s\",\"method\":\"%s\",\"params\":{%s%s%s}}", id,
-                       method, params, *params ? "," : "", META);
-    if (len < 0 || (size_t)len >= sizeof line) {
-        fprintf(stderr, "the request %s does not fit\n", id);
-        leave(EXIT_FAILURE);
-    }
-    printf("server   -> %s%s%s\n", method, *params ? " " : "", params);
-    check("send", mcp_supervised_send(host, server, line, (size_t)len, NULL));
+/* Sends a request; its completion carries `step`. */
+static void request(const char *method, const char *params, enum step step, uint32_t flags) {
+    mcp_supervised_request_options options = {.size = sizeof options, .user_data = step, .flags = flags};
+    mcp_supervised_request_id id = 0;
+    check("request", mcp_supervised_request(host, server, method, MCP_SUPERVISED_CSTR, params, MCP_SUPERVISED_CSTR, &options,
+                                            &id));
+    printf("server   -> %llu %s %s\n", (unsigned long long)id, method, params);
+}
+
+/* Opens a stream. It has one id for good, however often the server is replaced. */
+static void listen_to(const char *filter) {
+    check("listen", mcp_supervised_listen(host, server, filter, MCP_SUPERVISED_CSTR, LISTENING, &stream));
+    printf("server   -> %llu subscriptions/listen %s\n", (unsigned long long)stream, filter);
 }
 
 /* `peer_data` is 1 for the crasher. */
@@ -98,7 +129,8 @@ static void launch_server(char **command) {
     while (*command && *++command) {
         check("spec_arg", mcp_supervised_spec_arg(spec, *command, MCP_SUPERVISED_CSTR));
     }
-    check("spec_mode", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_RAW));
+    check("spec_client_info",
+          mcp_supervised_spec_client_info(spec, "poll_loop", MCP_SUPERVISED_CSTR, "1", MCP_SUPERVISED_CSTR));
     check("spec_restart", mcp_supervised_spec_restart(spec, 3, 100, 60000)); /* 3 a minute, 100 ms after each death */
     server = launch(spec, 0);
 }
@@ -110,36 +142,97 @@ static void launch_crasher(void) {
     for (size_t i = 0; i < sizeof ARGUMENTS / sizeof *ARGUMENTS; i++) {
         check("spec_arg", mcp_supervised_spec_arg(spec, ARGUMENTS[i], MCP_SUPERVISED_CSTR));
     }
-    check("spec_mode", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_RAW));
     check("spec_restart", mcp_supervised_spec_restart(spec, 2, 50, 60000));
     crasher = launch(spec, 1);
 }
 
-/* Ids come back as they were sent, with their quotes. */
-static int answers(const mcp_supervised_event *e, const char *id) {
-    size_t len = strlen(id);
-    return e->id_len == len + 2 && memcmp(e->id + 1, id, len) == 0;
+static int is_method(const mcp_supervised_event *e, const char *method) {
+    return e->method_len == strlen(method) && memcmp(e->method, method, e->method_len) == 0;
+}
+
+static void kill_server(void) {
+    /* Only to show what follows. A host never signals its servers: it calls mcp_supervised_close. */
+    int32_t pid = check("pid", mcp_supervised_pid(host, server));
+    kill(pid, SIGKILL);
+    printf("server   killed in the middle of a call, pid %d\n", pid);
+}
+
+/* What a request is answered, or why it is not: each one has exactly one event like this. */
+static void on_completion(const mcp_supervised_event *e) {
+    switch (e->user_data) {
+        case DISCOVERED:
+            reached(DISCOVERED);
+            listen_to("{\"toolsListChanged\":true}");
+            break;
+        case LISTED:
+            reached(LISTED);
+            request(MCP_SUPERVISED_METHOD_TOOLS_CALL, "{\"name\":\"pid\",\"arguments\":{}}", CALLED, 0);
+            break;
+        case CALLED:
+            reached(CALLED);
+            /* It never ends by itself. With PROGRESS the server tells how far it is. */
+            request(MCP_SUPERVISED_METHOD_TOOLS_CALL, "{\"name\":\"progress\",\"arguments\":{\"every_ms\":20}}", LOST,
+                    MCP_SUPERVISED_REQUEST_PROGRESS);
+            break;
+        case LOST:
+            if (e->status == MCP_SUPERVISED_E_CLOSED) {
+                reached(LOST);
+                printf("server   the call is not sent again: %s\n", e->flags & MCP_SUPERVISED_FLAG_UNREAD
+                                                                        ? "but the server cannot have read it"
+                                                                        : "the server may have run it");
+            }
+            break;
+        case FLIPPED:
+            reached(FLIPPED);
+            request(MCP_SUPERVISED_METHOD_TOOLS_CALL, "{\"name\":\"pid\",\"arguments\":{}}", CALLED_AGAIN, 0);
+            break;
+        case CALLED_AGAIN:
+            reached(CALLED_AGAIN);
+            launch_crasher();
+            break;
+        case LISTENING: reached(STREAM_ENDED); break;
+        default: break;
+    }
+}
+
+/* A notification of a request or of the stream. */
+static void on_notification(const mcp_supervised_event *e) {
+    if (is_method(e, "notifications/progress") && awaited == WORKING) {
+        reached(WORKING);
+        kill_server();
+    } else if (e->request != stream) {
+        return;
+    } else if (!is_method(e, "notifications/subscriptions/acknowledged")) {
+        reached(NOTIFIED);
+    } else if (awaited == LISTENING) {
+        reached(LISTENING);
+        request(MCP_SUPERVISED_METHOD_TOOLS_LIST, "{}", LISTED, 0);
+    } else {
+        reached(LISTENING_AGAIN);
+        request(MCP_SUPERVISED_METHOD_TOOLS_CALL, "{\"name\":\"flip\",\"arguments\":{}}", FLIPPED, 0);
+    }
 }
 
 static void on_message(const char *who, const mcp_supervised_event *e) {
     int shown = e->payload_len < MAX_SHOWN ? (int)e->payload_len : MAX_SHOWN;
-    printf("%-8s <- %.*s%s\n", who, shown, e->payload, e->payload_len > MAX_SHOWN ? "..." : "");
-    if (answers(e, "discover")) {
-        reached(DISCOVERED);
-        request("list", "tools/list", "");
-    } else if (answers(e, "list")) {
-        reached(LISTED);
-        request("call-1", "tools/call", "\"name\":\"pid\",\"arguments\":{}");
-    } else if (answers(e, "call-1")) {
-        reached(CALLED);
-        request("long", "tools/call", "\"name\":\"sleep\",\"arguments\":{\"ms\":60000}");
-        /* Only to show what follows. A host never signals its servers: it calls mcp_supervised_close. */
-        int32_t pid = check("pid", mcp_supervised_pid(host, server));
-        kill(pid, SIGKILL);
-        printf("server   killed in the middle of a call, pid %d\n", pid);
-    } else if (answers(e, "call-2")) {
-        reached(CALLED_AGAIN);
-        launch_crasher();
+    printf("%-8s <- %llu %.*s%s\n", who, (unsigned long long)e->request, shown, e->payload,
+           e->payload_len > MAX_SHOWN ? "..." : "");
+    if (e->flags & MCP_SUPERVISED_FLAG_COMPLETE) {
+        on_completion(e);
+    } else if (e->message_kind == MCP_SUPERVISED_MESSAGE_NOTIFICATION) {
+        on_notification(e);
+    }
+}
+
+/* A request or the stream that ended without an answer; a line that is no message; a replacement that cannot be spawned. */
+static void on_error(const char *who, const mcp_supervised_event *e) {
+    printf("%-8s ERROR: ", who);
+    if (e->request != 0) {
+        printf("%llu: ", (unsigned long long)e->request);
+    }
+    printf("%s: %.*s\n", mcp_supervised_status_name(e->status), (int)e->payload_len, e->payload);
+    if (e->flags & MCP_SUPERVISED_FLAG_COMPLETE) {
+        on_completion(e);
     }
 }
 
@@ -161,7 +254,7 @@ static void on_close(const char *who, const mcp_supervised_event *e) {
     }
     printf("\n");
     if (e->peer == server) {
-        reached(closing ? ENDED : LOST);
+        reached(closing ? ENDED : CLOSED);
     }
 }
 
@@ -179,8 +272,7 @@ static void on_event(const mcp_supervised_event *e) {
         case MCP_SUPERVISED_EVENT_RECONNECT:
             printf("%-8s RECONNECT: pid %d, life %u\n", who, e->pid, (unsigned)e->life);
             if (e->peer == server) {
-                reached(REPLACED);
-                request("call-2", "tools/call", "\"name\":\"pid\",\"arguments\":{}");
+                reached(REPLACED); /* what survived is on its way there already */
             }
             break;
         case MCP_SUPERVISED_EVENT_EXHAUSTED:
@@ -191,9 +283,7 @@ static void on_event(const mcp_supervised_event *e) {
                 closing = 1;
             }
             break;
-        case MCP_SUPERVISED_EVENT_ERROR: /* a line that is no message, a replacement that cannot be spawned */
-            printf("%-8s ERROR: %s: %.*s\n", who, mcp_supervised_status_name(e->status), (int)e->payload_len, e->payload);
-            break;
+        case MCP_SUPERVISED_EVENT_ERROR: on_error(who, e); break;
         case MCP_SUPERVISED_EVENT_LOG:
             printf("%-8s LOG: %.*s\n", who, (int)e->payload_len, e->payload);
             break;
@@ -221,7 +311,7 @@ int main(int argc, char **argv) {
     }
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     launch_server(argv + (argc > 0));
-    request("discover", "server/discover", "");
+    request(MCP_SUPERVISED_METHOD_DISCOVER, "{}", DISCOVERED, 0);
 
     struct pollfd watched = {.fd = check("fd", mcp_supervised_fd(host)), .events = POLLIN};
     while (awaited != ALL) {

@@ -5,7 +5,8 @@
  *     supervise [OPTION]... [--] PROGRAM [ARGUMENT]...
  *
  * `supervise --help` is the manual. This file is the loop; supervise/options.c reads the command line,
- * supervise/report.c tells what happens, supervise/text.c holds the bytes.
+ * supervise/report.c tells what happens, supervise/text.c holds the bytes. Asked to list, to call or to listen it is the
+ * client itself, which supervise/client.c is, with supervise/json.c as its reader; then there is no stdin.
  *
  * The library drives the server and says by one descriptor when it wants to go on. Next to it the loop watches stdin and
  * stdout, and nothing in it blocks: a reader of stdout that is slow holds the server back (its events are not taken, so
@@ -25,6 +26,7 @@
 
 #include <mcp_supervised.h>
 
+#include "supervise/client.h"
 #include "supervise/options.h"
 #include "supervise/report.h"
 #include "supervise/text.h"
@@ -51,6 +53,7 @@ struct host {
     mcp_supervised *handle;
     mcp_supervised_peer peer;
     struct reporter report;
+    struct client client;
 
     struct text in;   /* read from stdin and not sent */
     size_t looked;    /* so far there is no line feed in `in` */
@@ -339,12 +342,19 @@ static void peer_is_over(struct host *host) {
     host->closing = true; /* there is nothing left to close */
 }
 
+/* A client whose call is lost with the last life has said so; that there is no other life is nothing to it. */
+static void given_up(struct host *host) {
+    if (host->options->mode == PASS_LINES || !host->client.done) {
+        host->status = EXHAUSTED;
+    }
+}
+
 static void handle_event(struct host *host, const mcp_supervised_event *e) {
     struct unread unread = {0, 0};
     switch (e->kind) {
     case MCP_SUPERVISED_EVENT_CLOSE: unread = count_unread(host, e->unread_from); break;
     case MCP_SUPERVISED_EVENT_DRAIN: host->drained = host->closing; break;
-    case MCP_SUPERVISED_EVENT_EXHAUSTED: host->status = EXHAUSTED; break;
+    case MCP_SUPERVISED_EVENT_EXHAUSTED: given_up(host); break;
     case MCP_SUPERVISED_EVENT_RECONNECT:
         host->stretch_count = 0;
         host->waits = false;
@@ -353,6 +363,9 @@ static void handle_event(struct host *host, const mcp_supervised_event *e) {
     default: break;
     }
     report_event(&host->report, e, unread);
+    if (host->options->mode != PASS_LINES && e->peer == host->peer) {
+        client_event(&host->client, e);
+    }
     if (e->peer == host->peer && (e->flags & MCP_SUPERVISED_FLAG_FINAL)) {
         peer_is_over(host);
     }
@@ -382,14 +395,22 @@ static void describe(struct host *host, mcp_supervised_spec *spec) {
         ok = mcp_supervised_spec_cwd(spec, o->cwd, MCP_SUPERVISED_CSTR);
     }
     check(host, "spec: ", ok);
-    check(host, "spec: ", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_RAW));
+    if (o->mode == PASS_LINES) {
+        check(host, "spec: ", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_RAW));
+    } else {
+        const char *version = mcp_supervised_version();
+        check(host, "spec: ", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_MODERN));
+        check(host, "spec: ",
+              mcp_supervised_spec_client_info(spec, "supervise", MCP_SUPERVISED_CSTR, version, MCP_SUPERVISED_CSTR));
+        check(host, "spec: ", mcp_supervised_spec_retry_lost_requests(spec, o->retry));
+    }
     check(host, "spec: ", mcp_supervised_spec_env_mode(spec, o->env_mode));
     check(host, "spec: ", mcp_supervised_spec_stderr(spec, o->stderr_mode));
     check(host, "spec: ", mcp_supervised_spec_restart(spec, o->max_restarts, o->delay_ms, o->window_ms));
     check(host, "spec: ", mcp_supervised_spec_stop_grace(spec, o->close_grace_ms, o->kill_grace_ms));
     check(host, "spec: ", mcp_supervised_spec_limit(spec, MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES, o->max_queue));
-    if (o->json) {
-        /* The server's lines become part of ours, so the whole grammar of long ones has to be right as well. */
+    if (o->json || o->mode != PASS_LINES) {
+        /* The server's lines become part of ours, or are read, so the whole grammar of long ones has to be right as well. */
         check(host, "spec: ", mcp_supervised_spec_limit(spec, MCP_SUPERVISED_LIMIT_GRAMMAR_BYTES, (uint64_t)1 << 30));
     }
 }
@@ -418,6 +439,7 @@ static void start(struct host *host) {
     host->report.life = 1;
     host->report.pid = mcp_supervised_pid(host->handle, host->peer);
     report_started(&host->report);
+    client_begin(&host->client, host->peer);
 }
 
 /* ---- The loop ---------------------------------------------------------------------------------------------------- */
@@ -431,6 +453,9 @@ static void mind_signals(struct host *host) {
         host->signalled = true;
         uint64_t graces = host->over ? 0 : plus(host->options->close_grace_ms, host->options->kill_grace_ms);
         host->give_up_at = plus(now_ms(), plus(graces, LAST_OUTPUT_MS));
+        if (host->options->mode != PASS_LINES) {
+            client_interrupt(&host->client);
+        }
         begin_closing(host, signal_name(first_signal));
     }
 }
@@ -446,7 +471,8 @@ static void turn(struct host *host) {
      * before it is taken, the ending does not begin. What is queued before it is bounded.
      */
     bool stuck = text_len(&host->out) >= OUT_BYTES && !(host->signalled && !host->drained && !host->over);
-    bool reads = !host->at_end && !host->waits && !host->closing;
+    bool passes_lines = host->options->mode == PASS_LINES;
+    bool reads = passes_lines && !host->at_end && !host->waits && !host->closing;
     struct pollfd fds[3] = {
         {stuck ? -1 : mcp_supervised_fd(host->handle), POLLIN, 0},
         {reads ? STDIN_FILENO : -1, POLLIN, 0},
@@ -471,7 +497,12 @@ static void turn(struct host *host) {
         drive(host, MAX_EVENTS);
     }
     /* After the events, which may have brought back what it waited for. */
-    forward(host);
+    if (passes_lines) {
+        forward(host);
+    } else if (host->client.done) {
+        write_out(host, 0); /* the result first, then what is told of the end */
+        begin_closing(host, "done");
+    }
     if (host->at_end && !host->waits && text_len(&host->in) == 0) {
         begin_closing(host, "end of input");
     }
@@ -506,6 +537,7 @@ int main(int argc, char **argv) {
         report_trouble(&host.report, "no handle: ", why);
         return ENDED_ROUGHLY;
     }
+    client_init(&host.client, &options, &host.report, &host.out, host.handle);
     woken_handle = host.handle;
     catch_signals();
     start(&host);
@@ -513,10 +545,15 @@ int main(int argc, char **argv) {
     while (!host.over) {
         turn(&host);
     }
+    if (host.client.done && host.status == ENDED_WELL) {
+        host.status = host.client.status;
+    }
     report_end(&host.report, host.status, count_unsent(&host));
     while (text_len(&host.out) > 0 && !host.out_gone) {
         turn(&host);
     }
+    client_free(&host.client);
+    text_free(&options.filter);
     text_free(&host.in);
     text_free(&host.out);
     free(host.stretches);

@@ -65,6 +65,19 @@
 #endif
 
 /**
+ * The methods of MCP 2026-07-28. Any other text may be a method, too. Streams are opened with mcp_supervised_listen.
+ */
+#define MCP_SUPERVISED_METHOD_DISCOVER "server/discover"
+#define MCP_SUPERVISED_METHOD_TOOLS_LIST "tools/list"
+#define MCP_SUPERVISED_METHOD_TOOLS_CALL "tools/call"
+#define MCP_SUPERVISED_METHOD_RESOURCES_LIST "resources/list"
+#define MCP_SUPERVISED_METHOD_RESOURCES_TEMPLATES_LIST "resources/templates/list"
+#define MCP_SUPERVISED_METHOD_RESOURCES_READ "resources/read"
+#define MCP_SUPERVISED_METHOD_PROMPTS_LIST "prompts/list"
+#define MCP_SUPERVISED_METHOD_PROMPTS_GET "prompts/get"
+#define MCP_SUPERVISED_METHOD_COMPLETE "completion/complete"
+
+/**
  * As the length of a text argument: the text is NUL-terminated and the library measures it.
  */
 #define MCP_SUPERVISED_CSTR SIZE_MAX
@@ -93,6 +106,32 @@
 #define MCP_SUPERVISED_NO_RESTART (UINT32_MAX - 1)
 
 /**
+ * As a timeout: never.
+ */
+#define MCP_SUPERVISED_NO_TIMEOUT UINT64_MAX
+
+/**
+ * What mcp_supervised_server_info and mcp_supervised_server_capabilities answer for what was said before a restart.
+ */
+#define MCP_SUPERVISED_STALE 1
+
+/**
+ * Of request options: mint a progress token, so that the server may tell of progress, which comes as MESSAGE events of the
+ * request and restarts its idle timeout.
+ */
+#define MCP_SUPERVISED_REQUEST_PROGRESS (1u << 0)
+
+/**
+ * Of request options: `params._meta` is the host's own and nothing is put into it. For proxies.
+ */
+#define MCP_SUPERVISED_REQUEST_META_VERBATIM (1u << 1)
+
+/**
+ * Of an event with a `request`: that request or stream is over, and its `user_data` will not be seen again.
+ */
+#define MCP_SUPERVISED_FLAG_COMPLETE (1u << 0)
+
+/**
  * Of an event: it is the last one of its peer, or of the handle. mcp_supervised_remove is possible now.
  */
 #define MCP_SUPERVISED_FLAG_FINAL (1u << 1)
@@ -101,6 +140,37 @@
  * Of a CLOSE or ERROR: a replacement is coming.
  */
 #define MCP_SUPERVISED_FLAG_WILL_RECONNECT (1u << 2)
+
+/**
+ * Of a completion: the request was sent again after a restart. The dead server may have done its work too.
+ */
+#define MCP_SUPERVISED_FLAG_RETRIED (1u << 3)
+
+/**
+ * Of a completion with E_CLOSED: the dead server cannot have read a byte of the request, so even a tools/call is safe to repeat.
+ */
+#define MCP_SUPERVISED_FLAG_UNREAD (1u << 4)
+
+/**
+ * Of a result: the server asks for more input. Answer with a new request of the same method and params that carries
+ * `inputResponses` and the `requestState` as it came.
+ */
+#define MCP_SUPERVISED_FLAG_INPUT_REQUIRED (1u << 5)
+
+/**
+ * Of a result: its `resultType` is that of an extension which the client capabilities declare.
+ */
+#define MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE (1u << 6)
+
+/**
+ * Of a RECONNECT: version, capabilities or serverInfo are not what they were.
+ */
+#define MCP_SUPERVISED_FLAG_SERVER_CHANGED (1u << 8)
+
+/**
+ * Of the end of a stream with E_CANCELLED: the server ended it.
+ */
+#define MCP_SUPERVISED_FLAG_BY_PEER (1u << 9)
 
 /**
  * Of a CLOSE or ERROR: how the process ended could not be found out, because somebody else in the program has fetched its status.
@@ -193,6 +263,26 @@ typedef enum mcp_supervised_status {
      * A life of the server ended before it served. Only as the status of an event.
      */
     MCP_SUPERVISED_E_HANDSHAKE = -19,
+    /**
+     * A request was not answered in time. Only as the status of an event.
+     */
+    MCP_SUPERVISED_E_TIMEOUT = -20,
+    /**
+     * A request or a stream was cancelled. Only as the status of an event.
+     */
+    MCP_SUPERVISED_E_CANCELLED = -21,
+    /**
+     * The restart budget is spent. Only as the status of an event.
+     */
+    MCP_SUPERVISED_E_EXHAUSTED = -22,
+    /**
+     * No request or stream of that id is under way: it is unknown, or its completion is queued or was handed out.
+     */
+    MCP_SUPERVISED_E_NO_REQUEST = -23,
+    /**
+     * The host did not keep up with a stream, which ended for that. Only as the status of an event.
+     */
+    MCP_SUPERVISED_E_DELIVERY_DROPPED = -24,
 } mcp_supervised_status;
 
 /**
@@ -303,6 +393,10 @@ typedef enum mcp_supervised_limit {
      * The longest LOG line after escaping, in bytes. Default 4096.
      */
     MCP_SUPERVISED_LIMIT_LOG_LINE_BYTES = 7,
+    /**
+     * Requests and streams of a peer that may be under way. Default 16384.
+     */
+    MCP_SUPERVISED_LIMIT_MAX_IN_FLIGHT = 8,
 } mcp_supervised_limit;
 
 /**
@@ -348,7 +442,9 @@ typedef enum mcp_supervised_peer_state {
  */
 typedef enum mcp_supervised_event_kind {
     /**
-     * A message of the server: `message_kind`, `method`, `body`, `id`, `error_code`, and the whole line as `payload`.
+     * A message of the server: `message_kind`, `method`, `body`, `id`, `error_code`, and the whole line as `payload`. With
+     * `request` it belongs to a request or a stream: its answer (MCP_SUPERVISED_FLAG_COMPLETE), its progress, its
+     * notifications.
      */
     MCP_SUPERVISED_EVENT_MESSAGE = 1,
     /**
@@ -358,11 +454,13 @@ typedef enum mcp_supervised_event_kind {
      */
     MCP_SUPERVISED_EVENT_CLOSE = 2,
     /**
-     * A replacement serves: `pid`, `life`, `attempt`. Never for the first life.
+     * A replacement serves: `pid`, `life`, `attempt`. Never for the first life. Retained requests and open streams are on
+     * their way to it already.
      */
     MCP_SUPERVISED_EVENT_RECONNECT = 3,
     /**
-     * Something went wrong: `status`, and the text as `payload` (for MCP_SUPERVISED_E_PROTOCOL the server's line). With
+     * Something went wrong: `status`, and the text as `payload` (for MCP_SUPERVISED_E_PROTOCOL without a request, the
+     * server's line). With `request` that request or stream ended without an answer (MCP_SUPERVISED_FLAG_COMPLETE). With
      * MCP_SUPERVISED_E_SPAWN a replacement could not be spawned; MCP_SUPERVISED_FLAG_WILL_RECONNECT tells of the next try.
      */
     MCP_SUPERVISED_EVENT_ERROR = 4,
@@ -487,11 +585,11 @@ typedef struct mcp_supervised_event {
      */
     uint64_t peer_data;
     /**
-     * The request the event belongs to; 0 for none.
+     * The request or stream the event belongs to; 0 for none.
      */
     uint64_t request;
     /**
-     * What the host gave with that request.
+     * What the host gave with that request or stream.
      */
     uint64_t user_data;
     /**
@@ -594,6 +692,43 @@ typedef struct mcp_supervised_event {
  * another peer: after mcp_supervised_remove it answers E_NO_PEER.
  */
 typedef uint64_t mcp_supervised_peer;
+
+/**
+ * Options of one request. Set all to 0 (memset, or `= {0}`), then `size`, then what you need.
+ */
+typedef struct mcp_supervised_request_options {
+    /**
+     * sizeof(mcp_supervised_request_options).
+     */
+    size_t size;
+    /**
+     * Comes back with every event of the request.
+     */
+    uint64_t user_data;
+    /**
+     * Milliseconds without a sign of the request until E_TIMEOUT; 0 is the peer's, MCP_SUPERVISED_NO_TIMEOUT none.
+     */
+    uint64_t timeout_ms;
+    /**
+     * Milliseconds from the call until E_TIMEOUT, whatever progress there is; 0 is the peer's, MCP_SUPERVISED_NO_TIMEOUT none.
+     * Raised to `timeout_ms` if it is smaller.
+     */
+    uint64_t max_timeout_ms;
+    /**
+     * MCP_SUPERVISED_REQUEST_ bits.
+     */
+    uint32_t flags;
+    /**
+     * Reserved, 0.
+     */
+    uint32_t reserved;
+} mcp_supervised_request_options;
+
+/**
+ * A request of a peer, and the id of its JSON-RPC request: 1, 2, ... per peer, never used twice, through all its lives. Streams
+ * have ids of the same row. 0 is none.
+ */
+typedef uint64_t mcp_supervised_request_id;
 
 #ifdef __cplusplus
 extern "C" {
@@ -810,6 +945,67 @@ MCP_SUPERVISED_API int32_t mcp_supervised_spec_stderr(struct mcp_supervised_spec
 MCP_SUPERVISED_API void mcp_supervised_spec_free(struct mcp_supervised_spec *spec);
 
 /**
+ * What servers are told of the host as `clientInfo`, in every request: its name and version, UTF-8, not empty. Without it nothing
+ * is told.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_spec_client_info(struct mcp_supervised_spec *spec,
+                                        const char *name,
+                                        size_t name_len,
+                                        const char *version,
+                                        size_t version_len);
+
+/**
+ * What the host can do for servers, as the JSON text of `clientCapabilities`, told in every request. Default {}. With a
+ * non-empty "extensions" in it, results of the extensions' own types are accepted.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_spec_client_capabilities(struct mcp_supervised_spec *spec,
+                                                const char *capabilities,
+                                                size_t capabilities_len);
+
+/**
+ * How long requests wait: `timeout_ms` without a sign of the request (default 60000), `max_timeout_ms` in all (default 600000).
+ * 0 is the default, MCP_SUPERVISED_NO_TIMEOUT none, each on its own. Each request may have its own.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_spec_request_timeouts(struct mcp_supervised_spec *spec,
+                                             uint64_t timeout_ms,
+                                             uint64_t max_timeout_ms);
+
+/**
+ * 1: a request that only reads the server's state and was lost with its connection is sent again to the replacement, under its
+ * id and with its deadlines: server/discover, tools/list, prompts/list, prompts/get, resources/list, resources/templates/list,
+ * resources/read, completion/complete, unless it carries `inputResponses` or `requestState`. Never tools/call, never another
+ * method. Its completion carries MCP_SUPERVISED_FLAG_RETRIED: the dead server may have done the work too. 0, the default: lost
+ * requests complete with E_CLOSED.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_spec_retry_lost_requests(struct mcp_supervised_spec *spec, uint32_t on);
+
+/**
+ * 1: after a restart the library asks server/discover by itself before the replacement serves, so that server_info and
+ * server_capabilities are not stale, and RECONNECT carries MCP_SUPERVISED_FLAG_SERVER_CHANGED if they are not what they were. A
+ * server that answers with an error, or not within 10 seconds, serves all the same, stale. 0 is the default.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_spec_rediscover(struct mcp_supervised_spec *spec, uint32_t on);
+
+/**
+ * The least severe log messages that servers are asked to send, in every request: "debug", "info", "notice", "warning", "error",
+ * "critical", "alert" or "emergency". The empty text, the default: servers send none.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_spec_server_log_level(struct mcp_supervised_spec *spec,
+                                             const char *level,
+                                             size_t level_len);
+
+/**
+ * 1: a host that does not keep up loses notifications instead of stopping the server. Past MCP_SUPERVISED_LIMIT_EVENT_QUEUE
+ * notifications are dropped, with a LOG line for the first and every hundredth, and a stream whose notification is dropped ends
+ * with E_DELIVERY_DROPPED. Answers are never dropped. 0, the default: the server waits.
+ */
+MCP_SUPERVISED_API int32_t mcp_supervised_spec_shed(struct mcp_supervised_spec *spec, uint32_t on);
+
+/**
  * Adds a peer made from a spec, which is copied and judged; the caller still frees it. The environment is captured now. Nothing
  * is spawned before mcp_supervised_start. `user_data` comes back with every event of the peer. `*peer` is written on success
  * only; it names the peer until mcp_supervised_remove. Errors: E_INVALID (a value of the spec, named in the text),
@@ -870,6 +1066,94 @@ MCP_SUPERVISED_API int32_t mcp_supervised_state(struct mcp_supervised *handle, m
  * the library waits for it: do not signal it, do not wait for it.
  */
 MCP_SUPERVISED_API int32_t mcp_supervised_pid(struct mcp_supervised *handle, mcp_supervised_peer peer);
+
+/**
+ * Sends a request. `params` is the text of a JSON object; (NULL, 0) stands for {}. It is embedded byte for byte, except that
+ * line breaks between tokens become spaces and that `_meta` gets the keys the protocol asks for; a `_meta` of the host's is
+ * merged with them. `options` may be NULL. Everything is copied. `*request` is written on success only.
+ *
+ * Exactly one event with MCP_SUPERVISED_FLAG_COMPLETE follows: a MESSAGE with the result or the server's error, or an ERROR with
+ * E_TIMEOUT, E_CANCELLED, E_CLOSED (the connection ended, or the peer was closed), E_EXHAUSTED or E_PROTOCOL. A request is never
+ * sent twice, but for those that only read, and only with mcp_supervised_spec_retry_lost_requests. Before the first connection
+ * serves it waits; its deadlines run.
+ *
+ * Errors: E_INVALID (bad JSON, two `_meta`, a progressToken in use, a line longer than MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES),
+ * E_NOT_STARTED, E_CLOSED (also while a replacement is awaited), E_WOULD_BLOCK, E_UNSUPPORTED (raw mode; or the server has said
+ * that it lacks the capability the method needs).
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_request(struct mcp_supervised *handle,
+                               mcp_supervised_peer peer,
+                               const char *method,
+                               size_t method_len,
+                               const char *params,
+                               size_t params_len,
+                               const struct mcp_supervised_request_options *options,
+                               mcp_supervised_request_id *request);
+
+/**
+ * Sends a notification. `params` as in mcp_supervised_request, but nothing is put into it. Nothing tells whether it arrived;
+ * what waits for a connection that ends is gone. Errors as mcp_supervised_request.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_notify(struct mcp_supervised *handle,
+                              mcp_supervised_peer peer,
+                              const char *method,
+                              size_t method_len,
+                              const char *params,
+                              size_t params_len);
+
+/**
+ * Opens a stream of notifications with subscriptions/listen. `filter` is the JSON object of what is wanted, for example
+ * {"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}. `*stream` is written on success only.
+ *
+ * The stream survives restarts: it is opened again under the same id, and each opening is acknowledged by a MESSAGE, which says
+ * what this server accepts. What happened in between is lost: read again what you keep. Its notifications are MESSAGE events
+ * with its id and `user_data`. It has no deadline. It ends with one event with MCP_SUPERVISED_FLAG_COMPLETE: the server's result
+ * or error, E_CANCELLED (with MCP_SUPERVISED_FLAG_BY_PEER if the server cancelled it), E_CLOSED, E_EXHAUSTED or
+ * E_DELIVERY_DROPPED. Errors as mcp_supervised_request.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_listen(struct mcp_supervised *handle,
+                              mcp_supervised_peer peer,
+                              const char *filter,
+                              size_t filter_len,
+                              uint64_t user_data,
+                              mcp_supervised_request_id *stream);
+
+/**
+ * Ends a request or a stream. It completes with E_CANCELLED; the server is told, with the reason, if it may have read any of it.
+ * A late answer is dropped. `reason` is UTF-8; (NULL, 0) says nothing in particular. E_NO_REQUEST if nothing of that id is under
+ * way.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_cancel(struct mcp_supervised *handle,
+                              mcp_supervised_peer peer,
+                              mcp_supervised_request_id request,
+                              const char *reason,
+                              size_t reason_len);
+
+/**
+ * The server's name and version as it told them in the last answer to server/discover, the JSON text of its serverInfo,
+ * NUL-terminated; an empty text if it was not asked or did not say. Borrowed until the next call on the handle. `text_len` may
+ * be NULL. MCP_SUPERVISED_STALE if a restart came after that answer.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_server_info(struct mcp_supervised *handle,
+                                   mcp_supervised_peer peer,
+                                   const char **text,
+                                   size_t *text_len);
+
+/**
+ * What the server can do as it told it in the last answer to server/discover: the JSON text of its capabilities. As
+ * mcp_supervised_server_info. While it is not stale, requests that need a capability that is missing in it are refused with
+ * E_UNSUPPORTED.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_server_capabilities(struct mcp_supervised *handle,
+                                           mcp_supervised_peer peer,
+                                           const char **text,
+                                           size_t *text_len);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -2,6 +2,8 @@
 //!
 //! One table has a row for each function and each argument; a function that is exported without a row fails the test.
 
+#[path = "bad_input/client.rs"]
+mod client;
 mod support;
 
 use std::collections::BTreeSet;
@@ -33,7 +35,10 @@ fn turn() -> MutexGuard<'static, ()> {
 struct Stage {
     host: Host,
     idle: u64,
+    /// In raw mode.
     running: u64,
+    /// With the protocol client.
+    modern: u64,
     closed: u64,
     /// An id whose slot another peer has now.
     removed: u64,
@@ -47,16 +52,17 @@ impl Stage {
         let spec = Spec::demo(&[]);
         let removed = host.add(&spec);
         assert_eq!(host.remove(removed), 0);
-        let idle = host.add(&spec);
+        let idle = host.add(&Spec::modern(&[]));
         assert_eq!(idle as u32, removed as u32, "the slot is used again");
         let running = host.launch(&Spec::demo(&[]).limit(MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES, 4096));
-        let closed = host.add(&spec);
+        let modern = host.launch(&Spec::modern(&[]).limit(MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES, 4096));
+        let closed = host.add(&Spec::modern(&[]));
         assert_eq!(host.close(closed), 0);
         host.until(Event::is_final);
         let mut config = ptr::null_mut();
         // SAFETY: a place for the result.
         assert_eq!(unsafe { mcp_supervised_config_new(&mut config) }, 0);
-        Self { host, idle, running, closed, removed, spec, config }
+        Self { host, idle, running, modern, closed, removed, spec, config }
     }
 
     fn raw(&self) -> *mut RawHandle {
@@ -66,7 +72,8 @@ impl Stage {
     /// Everything that a refused call could have changed.
     fn snapshot(&mut self) -> String {
         assert!(self.host.poll(0).is_empty(), "a refused call led to an event");
-        let peers = [self.idle, self.running, self.closed].map(|peer| (self.host.state(peer), self.host.pid(peer)));
+        let peers = [self.idle, self.running, self.modern, self.closed]
+            .map(|peer| (self.host.state(peer), self.host.pid(peer)));
         // SAFETY: both live, and nobody else uses them.
         let (spec, config) = unsafe { (&*self.spec.raw(), &*self.config) };
         format!("{peers:?} {} {spec:?} {config:?}", self.host.fd())
@@ -153,13 +160,14 @@ fn text(text: &str) -> (*const c_char, usize) {
 type OnHandle = fn(*mut RawHandle, &Stage) -> i32;
 
 /// Every function with a handle, called with good arguments otherwise.
-const ON_A_HANDLE: [(&str, OnHandle); 13] = [
+const ON_A_HANDLE: [(&str, OnHandle); 19] = [
     ("add", |h, s| {
         // SAFETY: the handle is the subject; the rest is good.
         untouched(SENTINEL, |peer| unsafe { mcp_supervised_add(h, s.spec.raw(), 0, peer) })
     }),
     // SAFETY: as above.
     ("advance", |h, _| unsafe { mcp_supervised_advance(h, 0) }),
+    ("cancel", |h, s| client::cancel(h, s.modern, 1)),
     // SAFETY: as above.
     ("close", |h, s| unsafe { mcp_supervised_close(h, s.running) }),
     // SAFETY: as above.
@@ -168,17 +176,22 @@ const ON_A_HANDLE: [(&str, OnHandle); 13] = [
         // SAFETY: as above.
         untouched(sentinel::<c_char>().cast_const(), |at| unsafe { mcp_supervised_last_error(h, at, ptr::null_mut()) })
     }),
+    ("listen", |h, s| client::listen(h, s.modern)),
+    ("notify", |h, s| client::notify(h, s.modern)),
     // SAFETY: as above.
     ("pid", |h, s| unsafe { mcp_supervised_pid(h, s.running) }),
     // SAFETY: as above.
     ("poll", |h, _| unsafe { mcp_supervised_poll(h, ptr::null_mut(), size_of_event(), 0, 0) }),
     // SAFETY: as above.
     ("remove", |h, s| unsafe { mcp_supervised_remove(h, s.idle) }),
+    ("request", |h, s| client::request(h, s.modern)),
     ("send", |h, s| {
         let (at, len) = text(r#"{"jsonrpc":"2.0","method":"x"}"#);
         // SAFETY: as above.
         untouched(SENTINEL, |number| unsafe { mcp_supervised_send(h, s.running, at, len, number) })
     }),
+    ("server_capabilities", |h, s| client::server_capabilities(h, s.modern)),
+    ("server_info", |h, s| client::server_info(h, s.modern)),
     // SAFETY: as above.
     ("shutdown", |h, _| unsafe { mcp_supervised_shutdown(h, 0) }),
     // SAFETY: as above.
@@ -225,7 +238,13 @@ fn wrong_handles(table: &mut Table) {
 fn stale_peers(table: &mut Table) {
     type OnPeer = fn(*mut RawHandle, u64) -> i32;
     type Stale = fn(&Stage) -> u64;
-    const ON_A_PEER: [(&str, OnPeer); 6] = [
+    const ON_A_PEER: [(&str, OnPeer); 12] = [
+        ("cancel", |h, peer| client::cancel(h, peer, 1)),
+        ("listen", client::listen),
+        ("notify", client::notify),
+        ("request", client::request),
+        ("server_capabilities", client::server_capabilities),
+        ("server_info", client::server_info),
         // SAFETY: a live handle; the id is the subject.
         ("close", |h, peer| unsafe { mcp_supervised_close(h, peer) }),
         // SAFETY: as above.
@@ -376,7 +395,7 @@ fn results(table: &mut Table) {
     });
     // SAFETY: any number is allowed.
     table.untold("status_name", "numbers that are none", Status::MCP_SUPERVISED_OK, |_| unsafe {
-        for status in [1, 4711, i32::MAX, -20, -4711, i32::MIN] {
+        for status in [1, 4711, i32::MAX, -(NAMES.len() as i32), -4711, i32::MIN] {
             assert_eq!(CStr::from_ptr(mcp_supervised_status_name(status)), c"?", "{status}");
         }
         0
@@ -462,18 +481,19 @@ fn numbers(table: &mut Table) {
         let set = move |spec| unsafe { mcp_supervised_spec_stderr(spec, n) };
         refused("spec_stderr", n.to_string(), format!("stderr mode {n}"), Box::new(set));
     }
-    for n in [0, 8, u32::MAX] {
+    for n in [0, 9, u32::MAX] {
         // SAFETY: as above.
         let set = move |spec| unsafe { mcp_supervised_spec_limit(spec, n, 1000) };
         refused("spec_limit", format!("kind {n}"), format!("limit {n}"), Box::new(set));
     }
-    let limits: [(mcp_supervised_limit, &str, &[u64]); 6] = [
+    let limits: [(mcp_supervised_limit, &str, &[u64]); 7] = [
         (MCP_SUPERVISED_LIMIT_EVENT_QUEUE, "event_queue", &[0, (1 << 24) + 1, u64::MAX]),
         (MCP_SUPERVISED_LIMIT_EVENT_BYTES, "event_bytes", &[0, u64::MAX]),
         (MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES, "outbound_bytes", &[0, 1, (1 << 30) + 1, u64::MAX]),
         (MCP_SUPERVISED_LIMIT_FRAME_BYTES, "frame_bytes", &[0, 1, (1 << 30) + 1, u64::MAX]),
         (MCP_SUPERVISED_LIMIT_LOG_LINES, "log_lines", &[0, (1 << 20) + 1, u64::MAX]),
         (MCP_SUPERVISED_LIMIT_LOG_LINE_BYTES, "log_line_bytes", &[0, 15, (1 << 20) + 1, u64::MAX]),
+        (MCP_SUPERVISED_LIMIT_MAX_IN_FLIGHT, "max_in_flight", &[0, (1 << 24) + 1, u64::MAX]),
     ];
     for (kind, name, values) in limits {
         for value in values.iter().copied() {
@@ -599,6 +619,7 @@ fn table() -> Vec<Row> {
     numbers(&mut table);
     polls(&mut table);
     lines(&mut table);
+    client::rows(&mut table);
     table.0
 }
 
@@ -639,8 +660,12 @@ fn h04_bad_input_is_told_and_changes_nothing() {
         }
         assert_eq!(stage.snapshot(), before, "{row}: changed something");
     }
-    // No number was used up by a refused line, and everybody is well.
-    let (idle, running) = (stage.idle, stage.running);
+    // No number and no id was used up by a refused call, and everybody is well.
+    let (idle, running, modern) = (stage.idle, stage.running, stage.modern);
+    let id = stage.host.ask_tool(modern, "pid", serde_json::json!({}));
+    assert_eq!(id, 1);
+    assert_eq!(stage.host.completion(id).tool_text(), stage.host.pid(modern).to_string());
+    assert_eq!(client::cancel(stage.raw(), modern, id), Status::MCP_SUPERVISED_E_NO_REQUEST as i32, "handed out");
     assert_eq!(stage.host.call(running, "a", "pid", serde_json::json!({})), 1);
     assert_eq!(stage.host.answer("a").tool_text(), stage.host.pid(running).to_string());
     assert_eq!(stage.host.start(idle), 0);

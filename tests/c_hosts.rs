@@ -42,38 +42,48 @@ fn l02_the_example_shows_its_steps_in_order() {
         &output,
         &[
             "server   started, pid ",
-            "server   -> server/discover\n",
-            "server   <- {\"id\":\"discover\"",
-            "server   -> tools/list\n",
-            "server   <- {\"id\":\"list\"",
-            "server   <- {\"id\":\"call-1\"",
+            "server   -> 1 server/discover {}\n",
+            "server   <- 1 {\"id\":1",
+            "server   -> 2 subscriptions/listen {\"toolsListChanged\":true}\n",
+            "server   <- 2 {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\"",
+            "server   -> 3 tools/list {}\n",
+            "server   <- 3 {\"id\":3",
+            "server   <- 4 {\"id\":4",
+            "server   <- 5 {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\"",
             "server   killed in the middle of a call, pid ",
             "server   DRAIN\n",
             "server   CLOSE: pid ",
+            "server   ERROR: 5: E_CLOSED: ",
+            "server   the call is not sent again: the server may have run it\n",
             "server   RECONNECT: pid ",
-            "server   <- {\"id\":\"call-2\"",
+            "server   <- 2 {\"jsonrpc\":\"2.0\",\"method\":\"notifications/subscriptions/acknowledged\"",
+            "server   <- 2 {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"",
+            "server   <- 6 {\"id\":6",
+            "server   <- 7 {\"id\":7",
             "crasher  CLOSE: pid ",
             "crasher  CLOSE: pid ",
             "crasher  CLOSE: pid ",
             "crasher  EXHAUSTED: given up after 2 restarts\n",
             "server   DRAIN\n",
             "server   CLOSE: pid ",
+            "server   ERROR: 2: E_CLOSED: ",
             "every step was seen, in order\n",
         ],
     );
-    let (first, second) = (behind[0], behind[9].strip_suffix(", life 2").expect(behind[9]));
+    let (first, second) = (behind[0], behind[14].strip_suffix(", life 2").expect(behind[14]));
     assert_ne!(first, second);
-    assert!(behind[5].contains(&format!("\"text\":\"{first}\"")), "the first process answered: {output}");
-    assert_eq!(behind[6], first);
-    assert_eq!(behind[8], format!("{first} was ended by signal 9; restart 1 of 3 in 100 ms"));
-    assert!(behind[10].contains(&format!("\"text\":\"{second}\"")), "the replacement answered: {output}");
-    for (at, then) in [(11, "; restart 1 of 2 in 50 ms"), (12, "; restart 2 of 2 in 50 ms"), (13, "")] {
+    assert!(behind[7].contains(&format!("\"text\":\"{first}\"")), "the first process answered: {output}");
+    assert_eq!(behind[9], first);
+    assert_eq!(behind[11], format!("{first} was ended by signal 9; restart 1 of 3 in 100 ms"));
+    assert!(behind[18].contains(&format!("\"text\":\"{second}\"")), "the replacement answered: {output}");
+    for (at, then) in [(19, "; restart 1 of 2 in 50 ms"), (20, "; restart 2 of 2 in 50 ms"), (21, "")] {
         assert!(
             behind[at].ends_with(&format!(" ended with exit code 3, its last words: no database{then}")),
             "{output}"
         );
     }
-    assert_eq!(behind[16], format!("{second} ended with exit code 0"));
+    assert_eq!(behind[24], format!("{second} ended with exit code 0"));
+    assert_eq!(output.matches("\"name\":\"progress\"").count(), 1, "the lost call was sent once: {output}");
 }
 
 #[test]

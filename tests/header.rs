@@ -86,13 +86,13 @@ fn name_in_c<T: InC>(_: T) -> &'static str {
     T::NAME
 }
 
-/// Every field of the event: name, offset, size, type in C. The pattern fails to compile when one is left out.
+/// Every field of a struct: name, offset, size, type in C. The pattern fails to compile when one is left out.
 macro_rules! fields {
-    ($($field:ident),* $(,)?) => {{
-        let mcp_supervised_event { $($field),* } = EMPTY;
+    ($of:ident = $value:expr; $($field:ident),* $(,)?) => {{
+        let $of { $($field),* } = $value;
         vec![$((
             stringify!($field),
-            offset_of!(mcp_supervised_event, $field),
+            offset_of!($of, $field),
             size_of_val(&$field),
             name_in_c($field),
         )),*]
@@ -115,8 +115,19 @@ fn constants() -> Vec<(&'static str, i128)> {
         ("MCP_SUPERVISED_CSTR", MCP_SUPERVISED_CSTR as i128),
         ("MCP_SUPERVISED_UNLIMITED", i128::from(MCP_SUPERVISED_UNLIMITED)),
         ("MCP_SUPERVISED_NO_RESTART", i128::from(MCP_SUPERVISED_NO_RESTART)),
+        ("MCP_SUPERVISED_NO_TIMEOUT", i128::from(MCP_SUPERVISED_NO_TIMEOUT)),
+        ("MCP_SUPERVISED_STALE", i128::from(MCP_SUPERVISED_STALE)),
+        ("MCP_SUPERVISED_REQUEST_PROGRESS", i128::from(MCP_SUPERVISED_REQUEST_PROGRESS)),
+        ("MCP_SUPERVISED_REQUEST_META_VERBATIM", i128::from(MCP_SUPERVISED_REQUEST_META_VERBATIM)),
+        ("MCP_SUPERVISED_FLAG_COMPLETE", i128::from(MCP_SUPERVISED_FLAG_COMPLETE)),
         ("MCP_SUPERVISED_FLAG_FINAL", i128::from(MCP_SUPERVISED_FLAG_FINAL)),
         ("MCP_SUPERVISED_FLAG_WILL_RECONNECT", i128::from(MCP_SUPERVISED_FLAG_WILL_RECONNECT)),
+        ("MCP_SUPERVISED_FLAG_RETRIED", i128::from(MCP_SUPERVISED_FLAG_RETRIED)),
+        ("MCP_SUPERVISED_FLAG_UNREAD", i128::from(MCP_SUPERVISED_FLAG_UNREAD)),
+        ("MCP_SUPERVISED_FLAG_INPUT_REQUIRED", i128::from(MCP_SUPERVISED_FLAG_INPUT_REQUIRED)),
+        ("MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE", i128::from(MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE)),
+        ("MCP_SUPERVISED_FLAG_SERVER_CHANGED", i128::from(MCP_SUPERVISED_FLAG_SERVER_CHANGED)),
+        ("MCP_SUPERVISED_FLAG_BY_PEER", i128::from(MCP_SUPERVISED_FLAG_BY_PEER)),
         ("MCP_SUPERVISED_FLAG_EXIT_UNKNOWN", i128::from(MCP_SUPERVISED_FLAG_EXIT_UNKNOWN)),
     ];
     values!(all;
@@ -141,6 +152,11 @@ fn constants() -> Vec<(&'static str, i128)> {
             MCP_SUPERVISED_E_FRAME_TOO_LARGE,
             MCP_SUPERVISED_E_PROTOCOL,
             MCP_SUPERVISED_E_HANDSHAKE,
+            MCP_SUPERVISED_E_TIMEOUT,
+            MCP_SUPERVISED_E_CANCELLED,
+            MCP_SUPERVISED_E_EXHAUSTED,
+            MCP_SUPERVISED_E_NO_REQUEST,
+            MCP_SUPERVISED_E_DELIVERY_DROPPED,
         }
         mcp_supervised_log_level {
             MCP_SUPERVISED_LOG_SERVER,
@@ -167,6 +183,7 @@ fn constants() -> Vec<(&'static str, i128)> {
             MCP_SUPERVISED_LIMIT_GRAMMAR_BYTES,
             MCP_SUPERVISED_LIMIT_LOG_LINES,
             MCP_SUPERVISED_LIMIT_LOG_LINE_BYTES,
+            MCP_SUPERVISED_LIMIT_MAX_IN_FLIGHT,
         }
         mcp_supervised_peer_state {
             MCP_SUPERVISED_STATE_IDLE,
@@ -228,12 +245,36 @@ fn named_in_header() -> BTreeSet<String> {
     defines.chain(enumerators).filter(|name| name.starts_with("MCP_SUPERVISED_")).map(str::to_owned).collect()
 }
 
+/// Constants that are texts, or parts of one; each has a test of its own.
+const IN_TEXT: [&str; 2] = ["MCP_SUPERVISED_VERSION", "MCP_SUPERVISED_METHOD_"];
+
+#[test]
+fn the_methods_have_their_names() {
+    let defined: BTreeSet<(&str, &str)> = GENERATED_HEADER
+        .lines()
+        .filter_map(|line| line.strip_prefix("#define MCP_SUPERVISED_METHOD_")?.split_once(' '))
+        .map(|(name, text)| (name, text.trim_matches('"')))
+        .collect();
+    let expected = BTreeSet::from([
+        ("DISCOVER", "server/discover"),
+        ("TOOLS_LIST", "tools/list"),
+        ("TOOLS_CALL", "tools/call"),
+        ("RESOURCES_LIST", "resources/list"),
+        ("RESOURCES_TEMPLATES_LIST", "resources/templates/list"),
+        ("RESOURCES_READ", "resources/read"),
+        ("PROMPTS_LIST", "prompts/list"),
+        ("PROMPTS_GET", "prompts/get"),
+        ("COMPLETE", "completion/complete"),
+    ]);
+    assert_eq!(defined, expected);
+}
+
 #[test]
 fn layout_and_values_in_c_are_those_of_rust() {
     let all = constants();
     let compared: BTreeSet<String> = all.iter().map(|(name, _)| (*name).to_owned()).collect();
     let in_header: BTreeSet<String> =
-        named_in_header().into_iter().filter(|name| !name.starts_with("MCP_SUPERVISED_VERSION")).collect();
+        named_in_header().into_iter().filter(|name| !IN_TEXT.iter().any(|text| name.starts_with(text))).collect();
     assert_eq!(compared, in_header, "every constant of the header is compared");
 
     let mut text = "#include <stdalign.h>\n#include <mcp_supervised.h>\n".to_owned();
@@ -247,13 +288,16 @@ fn layout_and_values_in_c_are_those_of_rust() {
             claim(format!("{name} >= 0 && {name} == {value}u"));
         }
     }
-    claim(format!("sizeof(mcp_supervised_event) == {}", size_of::<mcp_supervised_event>()));
-    claim(format!("alignof(mcp_supervised_event) == {}", align_of::<mcp_supervised_event>()));
     claim(format!("sizeof(mcp_supervised_peer) == {}", size_of::<mcp_supervised_peer>()));
-    for (field, offset, size, name) in event_fields() {
-        claim(format!("offsetof(mcp_supervised_event, {field}) == {offset}"));
-        claim(format!("sizeof ((mcp_supervised_event *)0)->{field} == {size}"));
-        claim(format!("_Generic(((mcp_supervised_event *)0)->{field}, {name}: 1, default: 0)"));
+    claim(format!("sizeof(mcp_supervised_request_id) == {}", size_of::<mcp_supervised_request_id>()));
+    for Struct { name, size, align, fields } in structs() {
+        claim(format!("sizeof({name}) == {size}"));
+        claim(format!("alignof({name}) == {align}"));
+        for (field, offset, size, in_c) in fields {
+            claim(format!("offsetof({name}, {field}) == {offset}"));
+            claim(format!("sizeof (({name} *)0)->{field} == {size}"));
+            claim(format!("_Generic((({name} *)0)->{field}, {in_c}: 1, default: 0)"));
+        }
     }
     let dir = compiler::scratch("header_layout");
     fs::write(dir.join("layout.c"), text).unwrap();
@@ -264,8 +308,47 @@ fn layout_and_values_in_c_are_those_of_rust() {
     );
 }
 
-fn event_fields() -> Vec<(&'static str, usize, usize, &'static str)> {
-    fields!(
+type Fields = Vec<(&'static str, usize, usize, &'static str)>;
+
+/// A struct that hosts see into.
+struct Struct {
+    name: &'static str,
+    size: usize,
+    align: usize,
+    fields: Fields,
+}
+
+fn structs() -> [Struct; 2] {
+    [
+        Struct {
+            name: "mcp_supervised_event",
+            size: size_of::<mcp_supervised_event>(),
+            align: align_of::<mcp_supervised_event>(),
+            fields: event_fields(),
+        },
+        Struct {
+            name: "mcp_supervised_request_options",
+            size: size_of::<mcp_supervised_request_options>(),
+            align: align_of::<mcp_supervised_request_options>(),
+            fields: option_fields(),
+        },
+    ]
+}
+
+fn option_fields() -> Fields {
+    let none = mcp_supervised_request_options {
+        size: 0,
+        user_data: 0,
+        timeout_ms: 0,
+        max_timeout_ms: 0,
+        flags: 0,
+        reserved: 0,
+    };
+    fields!(mcp_supervised_request_options = none; size, user_data, timeout_ms, max_timeout_ms, flags, reserved)
+}
+
+fn event_fields() -> Fields {
+    fields!(mcp_supervised_event = EMPTY;
         kind,
         flags,
         peer,
@@ -299,14 +382,16 @@ fn event_fields() -> Vec<(&'static str, usize, usize, &'static str)> {
 }
 
 #[test]
-fn the_event_has_no_padding() {
-    // What lies between fields would be left as it was in the host's array, and could not become a field later.
-    let mut end = 0;
-    for (field, offset, size, _) in event_fields() {
-        assert_eq!(offset, end, "before {field}");
-        end = offset + size;
+fn no_struct_has_padding() {
+    // What lies between fields would be left as it was in the host's memory, and could not become a field later.
+    for Struct { name, size, fields, .. } in structs() {
+        let mut end = 0;
+        for (field, offset, size, _) in fields {
+            assert_eq!(offset, end, "before {name}.{field}");
+            end = offset + size;
+        }
+        assert_eq!(end, size, "{name}");
     }
-    assert_eq!(end, size_of::<mcp_supervised_event>());
 }
 
 #[test]

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "text.h"
+
 /* How supervise exits. */
 enum {
     ENDED_WELL = 0,
@@ -13,7 +15,12 @@ enum {
     USAGE_ERROR = 2,
     NOT_STARTED = 3,
     EXHAUSTED = 4,
+    REFUSED = 5,
+    NO_ANSWER = 6,
 };
+
+/* What is done with the server. */
+enum mode { PASS_LINES, LIST, CALL, LISTEN };
 
 struct options {
     uint32_t max_restarts; /* as mcp_supervised_spec_restart takes it */
@@ -29,6 +36,14 @@ struct options {
     size_t env_count;
     bool json;
     bool verbose;
+    enum mode mode;
+    const char *tool;      /* to be called */
+    const char *arguments; /* of it, a JSON object; NULL: none */
+    struct text filter;    /* of what is listened to, a JSON object */
+    size_t listen_count;   /* the things in it */
+    uint64_t timeout_ms;   /* 0: the default, UINT64_MAX: never */
+    bool retry;
+    bool timestamps;
     char **command; /* the program and its arguments, NULL-terminated */
 };
 

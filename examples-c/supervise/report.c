@@ -7,12 +7,11 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* Lines of a dead server's stderr that are told again; they were told before, but perhaps long ago. */
 #define LAST_LINES 5
-
-enum tone { GOOD, BAD, WARNING, QUIET };
 
 static const char *const TONES[] = {"\033[32m", "\033[31m", "\033[33m", "\033[2m"};
 
@@ -20,13 +19,16 @@ void report_init(struct reporter *r, const struct options *options, struct text 
                  const volatile sig_atomic_t *signals) {
     const char *no_color = getenv("NO_COLOR");
     const char *term = getenv("TERM");
-    bool plain = (no_color != NULL && *no_color != '\0') || term == NULL || *term == '\0' || strcmp(term, "dumb") == 0;
+    bool plain = no_color != NULL && *no_color != '\0';
+    bool dumb = term == NULL || *term == '\0' || strcmp(term, "dumb") == 0;
+    bool terminal = !dumb && isatty(STDERR_FILENO) == 1;
     *r = (struct reporter){
         .options = options,
         .out = out,
         .signals = signals,
         .patience_ms = 1000,
-        .colour = !plain && isatty(STDERR_FILENO) == 1,
+        .colour = terminal && !plain,
+        .terminal = terminal,
     };
 }
 
@@ -72,8 +74,20 @@ static void end_line(const struct reporter *r, struct text *words) {
 }
 
 static void tell(struct reporter *r, struct text *words) {
+    report_progress_end(r);
     write_stderr(r, words);
     text_free(words);
+}
+
+/* Of --call and --list: the first death is the end of it, and there is no replacement to be told of. */
+static bool is_over_with_the_server(const struct reporter *r) {
+    const struct options *o = r->options;
+    return o->mode == CALL || (o->mode == LIST && !o->retry);
+}
+
+/* Whether what goes as it should is told, too: on behalf of a client only what does not is. */
+static bool tells_routine(const struct reporter *r) {
+    return r->options->mode == PASS_LINES || r->options->verbose;
 }
 
 /* "exit code 1", "signal SIGKILL". */
@@ -128,12 +142,12 @@ static void tell_close(struct reporter *r, const mcp_supervised_event *e, struct
     bool lost = e->status == MCP_SUPERVISED_CLOSE_PEER_LOST;
     if (e->status == MCP_SUPERVISED_CLOSE_WITHDRAWN) {
         /* Of a budget that is spent everything was said. */
-        if (!r->given_up) {
+        if (!r->given_up && !is_over_with_the_server(r)) {
             begin(r, &words, QUIET);
             text_put(&words, "no replacement is started any more");
             end_line(r, &words);
         }
-    } else {
+    } else if (lost || e->exit_code != 0 || tells_routine(r)) {
         begin(r, &words, lost ? BAD : e->exit_code == 0 ? GOOD : WARNING);
         text_put(&words, lost ? "the server died: " : "the server ended: ");
         put_exit(&words, e);
@@ -156,7 +170,7 @@ static void tell_close(struct reporter *r, const mcp_supervised_event *e, struct
         }
         end_line(r, &words);
     }
-    if (e->flags & MCP_SUPERVISED_FLAG_WILL_RECONNECT) {
+    if ((e->flags & MCP_SUPERVISED_FLAG_WILL_RECONNECT) && !is_over_with_the_server(r)) {
         begin(r, &words, WARNING);
         put_next(r, &words, e);
         end_line(r, &words);
@@ -170,9 +184,11 @@ static void tell_error(struct reporter *r, const mcp_supervised_event *e) {
     switch (e->status) {
     case MCP_SUPERVISED_E_MALFORMED: text_put(&words, "not passed on, the server wrote no message: "); break;
     case MCP_SUPERVISED_E_SPAWN: text_put(&words, "the replacement could not be started: "); break;
+    case MCP_SUPERVISED_E_PROTOCOL: text_put(&words, "the server wrote what this protocol does not allow: "); break;
     default: break;
     }
-    text_add(&words, e->payload, e->payload_len);
+    /* It may be a line of the server as it came. */
+    text_visible(&words, e->payload, e->payload_len, "");
     if (e->flags & MCP_SUPERVISED_FLAG_WILL_RECONNECT) {
         text_put(&words, "; ");
         put_next(r, &words, e);
@@ -183,6 +199,9 @@ static void tell_error(struct reporter *r, const mcp_supervised_event *e) {
 
 static void tell_exhausted(struct reporter *r) {
     struct text words = {0};
+    if (is_over_with_the_server(r)) {
+        return;
+    }
     begin(r, &words, BAD);
     if (r->options->max_restarts == MCP_SUPERVISED_NO_RESTART) {
         text_put(&words, "given up: restarts are switched off");
@@ -215,6 +234,19 @@ static void tell_log(struct reporter *r, const mcp_supervised_event *e) {
     tell(r, &words);
 }
 
+/* Of a client: what the server says beside the answers. */
+static void tell_message(struct reporter *r, const mcp_supervised_event *e) {
+    if (!r->options->verbose || e->request != 0) {
+        return;
+    }
+    struct text words = {0};
+    begin(r, &words, QUIET);
+    text_put(&words, "beside the answers the server wrote: ");
+    text_visible(&words, e->payload, e->payload_len, "");
+    end_line(r, &words);
+    tell(r, &words);
+}
+
 static void say(struct reporter *r, enum tone tone, const char *what, const char *why) {
     struct text words = {0};
     begin(r, &words, tone);
@@ -227,8 +259,13 @@ static void say(struct reporter *r, enum tone tone, const char *what, const char
 static void tell_event(struct reporter *r, const mcp_supervised_event *e, struct unread unread) {
     struct text words = {0};
     switch (e->kind) {
+    case MCP_SUPERVISED_EVENT_MESSAGE: tell_message(r, e); break;
     case MCP_SUPERVISED_EVENT_CLOSE: tell_close(r, e, unread); break;
-    case MCP_SUPERVISED_EVENT_ERROR: tell_error(r, e); break;
+    case MCP_SUPERVISED_EVENT_ERROR:
+        if (e->request == 0) {
+            tell_error(r, e);
+        } /* what became of a request is told by the client */
+        break;
     case MCP_SUPERVISED_EVENT_EXHAUSTED: tell_exhausted(r); break;
     case MCP_SUPERVISED_EVENT_LOG: tell_log(r, e); break;
     case MCP_SUPERVISED_EVENT_RECONNECT:
@@ -339,11 +376,25 @@ static const char *log_level(int32_t level) {
     }
 }
 
+/* Of what belongs to a request or a stream. */
+static void put_request(const struct reporter *r, const mcp_supervised_event *e) {
+    if (e->request == 0) {
+        return;
+    }
+    put_number(r, "request", e->request);
+    put_bool(r, "complete", (e->flags & MCP_SUPERVISED_FLAG_COMPLETE) != 0);
+    if (e->flags & MCP_SUPERVISED_FLAG_COMPLETE) {
+        put_bool(r, "retried", (e->flags & MCP_SUPERVISED_FLAG_RETRIED) != 0);
+        put_bool(r, "unread", (e->flags & MCP_SUPERVISED_FLAG_UNREAD) != 0);
+    }
+}
+
 static void write_message(const struct reporter *r, const mcp_supervised_event *e) {
     open_object(r, "message");
     const char *kind = message_kind(e->message_kind);
     put_string(r, "kind", kind, strlen(kind));
     put_whose(r, r->life);
+    put_request(r, e);
     /* As it came: its whole grammar was checked, see the limit set in supervise.c. */
     text_put(r->out, ",\"line\":");
     text_add(r->out, e->payload, e->payload_len);
@@ -370,7 +421,10 @@ static void write_error(const struct reporter *r, const mcp_supervised_event *e)
     put_string(r, "status", status, strlen(status));
     put_whose(r, e->life != 0 ? e->life : r->life);
     put_string(r, "text", e->payload, e->payload_len);
-    put_promise(r, e);
+    put_request(r, e);
+    if (e->request == 0) {
+        put_promise(r, e);
+    }
 }
 
 static void write_event(const struct reporter *r, const mcp_supervised_event *e, struct unread unread) {
@@ -423,6 +477,9 @@ void report_started(struct reporter *r) {
         close_object(r);
         return;
     }
+    if (!tells_routine(r)) {
+        return;
+    }
     struct text words = {0};
     begin(r, &words, GOOD);
     text_put(&words, "started ");
@@ -451,7 +508,7 @@ void report_event(struct reporter *r, const mcp_supervised_event *e, struct unre
     }
     if (r->options->json) {
         write_event(r, e, unread);
-    } else if (e->kind == MCP_SUPERVISED_EVENT_MESSAGE) {
+    } else if (e->kind == MCP_SUPERVISED_EVENT_MESSAGE && r->options->mode == PASS_LINES) {
         text_add(r->out, e->payload, e->payload_len);
         text_add(r->out, "\n", 1);
     } else {
@@ -460,6 +517,76 @@ void report_event(struct reporter *r, const mcp_supervised_event *e, struct unre
     if (e->kind == MCP_SUPERVISED_EVENT_EXHAUSTED) {
         r->given_up = true;
     }
+}
+
+void report_request(struct reporter *r, uint64_t id, const char *method) {
+    if (r->options->json) {
+        open_object(r, "request");
+        put_whose(r, r->life);
+        put_number(r, "request", id);
+        put_string(r, "method", method, strlen(method));
+        close_object(r);
+    }
+}
+
+void report_words(struct reporter *r, enum tone tone, struct text *words) {
+    if (!r->options->json) {
+        struct text line = {0};
+        begin(r, &line, tone);
+        text_add(&line, text_begin(words), text_len(words));
+        end_line(r, &line);
+        tell(r, &line);
+    }
+    text_free(words);
+}
+
+/* How many bytes of a text fit into so many columns. */
+static size_t fitting(const struct text *text, size_t columns) {
+    const char *at = text_begin(text);
+    size_t len = text_len(text);
+    size_t used = 0;
+    for (size_t i = 0; i < len; i++) {
+        /* The bytes behind the first one of a character take no column of their own. */
+        used += ((unsigned char)at[i] & 0xc0) != 0x80;
+        if (used > columns) {
+            return i;
+        }
+    }
+    return len;
+}
+
+void report_progress(struct reporter *r, struct text *words) {
+    if (r->options->verbose || !r->terminal || r->options->json) {
+        if (r->options->verbose) {
+            report_words(r, QUIET, words);
+        }
+        text_free(words);
+        return;
+    }
+    struct winsize size = {0};
+    size_t columns = 79;
+    /* The last column stays free: some terminals break the line behind it. */
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1) {
+        columns = (size_t)size.ws_col - 1;
+    }
+    struct text line = {0};
+    text_put(&line, "\r\033[K");
+    text_add(&line, text_begin(words), fitting(words, columns));
+    r->progress_shown = true;
+    write_stderr(r, &line);
+    text_free(&line);
+    text_free(words);
+}
+
+void report_progress_end(struct reporter *r) {
+    if (!r->progress_shown) {
+        return;
+    }
+    struct text line = {0};
+    r->progress_shown = false;
+    text_put(&line, "\r\033[K");
+    write_stderr(r, &line);
+    text_free(&line);
 }
 
 void report_refused(struct reporter *r, uint64_t line, int32_t status, const char *why) {
@@ -494,6 +621,9 @@ void report_closing(struct reporter *r, const char *why) {
         open_object(r, "closing");
         put_string(r, "why", why, strlen(why));
         close_object(r);
+        return;
+    }
+    if (!tells_routine(r)) {
         return;
     }
     struct text words = {0};

@@ -4,9 +4,12 @@
 
 #include <mcp_supervised.h>
 #include <signal.h>
+#include <stdbool.h>
 
 #include "options.h"
 #include "text.h"
+
+enum tone { GOOD, BAD, WARNING, QUIET };
 
 struct reporter {
     const struct options *options;
@@ -15,6 +18,8 @@ struct reporter {
     /* The signals that came. */
     const volatile sig_atomic_t *signals;
     bool colour;
+    bool terminal;       /* stderr can show a line that changes */
+    bool progress_shown; /* and does */
     bool given_up;
     int patience_ms; /* what is left of the time for a stderr that takes nothing, once a signal came */
     uint32_t life; /* the connection that events without a number belong to */
@@ -40,6 +45,13 @@ void report_event(struct reporter *r, const mcp_supervised_event *e, struct unre
 void report_refused(struct reporter *r, uint64_t line, int32_t status, const char *why);
 /* The end begins. */
 void report_closing(struct reporter *r, const char *why);
+/* A request was sent. */
+void report_request(struct reporter *r, uint64_t id, const char *method);
+/* Words of the client, whose text is freed. With --json the events say it all. */
+void report_words(struct reporter *r, enum tone tone, struct text *words);
+/* How far a call is: a line that changes on a terminal, a line each with --verbose. The text is freed. */
+void report_progress(struct reporter *r, struct text *words);
+void report_progress_end(struct reporter *r);
 /* The last word. `unsent` lines were read from the input and never sent. */
 void report_end(struct reporter *r, int exit_status, uint64_t unsent);
 /* Words that belong to stderr in any case, since stdout is the trouble, or the program itself. */

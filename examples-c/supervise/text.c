@@ -4,8 +4,8 @@
 
 #include <inttypes.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +21,11 @@ const char *text_begin(const struct text *text) {
 void text_free(struct text *text) {
     free(text->data);
     *text = (struct text){0};
+}
+
+bool text_is(const struct text *text, const char *string) {
+    size_t len = strlen(string);
+    return text_len(text) == len && memcmp(text_begin(text), string, len) == 0;
 }
 
 char *text_reserve(struct text *text, size_t bytes) {
@@ -109,6 +114,31 @@ void text_json(struct text *text, const char *bytes, size_t len) {
     }
     text_add(text, bytes + plain, len - plain);
     text_put(text, "\"");
+}
+
+/* How many bytes at the beginning are one control character; 0 if it is another one. */
+static size_t control(const unsigned char *at, size_t len) {
+    if (at[0] < 0x20 || at[0] == 0x7f) {
+        return 1;
+    }
+    /* U+0080 to U+009F: some terminals obey them like their two-byte forms. */
+    return at[0] == 0xc2 && len > 1 && at[1] >= 0x80 && at[1] < 0xa0 ? 2 : 0;
+}
+
+void text_visible(struct text *text, const char *bytes, size_t len, const char *keep) {
+    const unsigned char *at = (const unsigned char *)bytes;
+    size_t plain = 0; /* from here on nothing needed to be made visible */
+    for (size_t i = 0; i < len; i++) {
+        size_t hidden = control(at + i, len - i);
+        if (hidden == 0 || (bytes[i] != '\0' && strchr(keep, bytes[i]) != NULL)) {
+            continue;
+        }
+        text_add(text, bytes + plain, i - plain);
+        plain = i + hidden;
+        text_printf(text, "\\x%02x", hidden == 1 ? (unsigned)at[i] : (unsigned)at[i + 1]);
+        i = plain - 1;
+    }
+    text_add(text, bytes + plain, len - plain);
 }
 
 void text_duration(struct text *text, uint64_t ms) {

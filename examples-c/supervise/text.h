@@ -2,6 +2,7 @@
 #ifndef SUPERVISE_TEXT_H
 #define SUPERVISE_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@ size_t text_len(const struct text *text);
 /* The first byte; never NULL. */
 const char *text_begin(const struct text *text);
 void text_free(struct text *text);
+bool text_is(const struct text *text, const char *string);
 
 /* Room for so many bytes behind the end, to be filled by the caller, who then calls text_grew. */
 char *text_reserve(struct text *text, size_t bytes);
@@ -30,6 +32,8 @@ void text_put(struct text *text, const char *string);
 void text_printf(struct text *text, const char *format, ...);
 /* A JSON string with its quotes. The bytes must be UTF-8. */
 void text_json(struct text *text, const char *bytes, size_t len);
+/* What a server wrote, for a reader: control characters are made visible. Those in `keep` are left as they are. */
+void text_visible(struct text *text, const char *bytes, size_t len, const char *keep);
 /* "250 ms", "1.5 s", "2 min 5 s", "3 h". */
 void text_duration(struct text *text, uint64_t ms);
 

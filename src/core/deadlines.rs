@@ -42,8 +42,15 @@ const ALL: [Timer; 9] = [
 
 impl Timer {
     /// Those that end with the connection.
-    pub const OF_CONNECTION: [Self; 7] =
-        [Self::Start, Self::Probe, Self::Terminate, Self::Kill, Self::StdoutDrain, Self::StderrDrain, Self::StdinHangup];
+    pub const OF_CONNECTION: [Self; 7] = [
+        Self::Start,
+        Self::Probe,
+        Self::Terminate,
+        Self::Kill,
+        Self::StdoutDrain,
+        Self::StderrDrain,
+        Self::StdinHangup,
+    ];
 }
 
 /// The deadlines of one peer, as the table needs them to find its rows again.

@@ -91,6 +91,10 @@ impl Outbox {
         let Some(offset) = start.checked_sub(self.written) else {
             return false;
         };
+        if offset >= self.queued as u64 {
+            // It was given up before: nothing of it will be written.
+            return true;
+        }
         let end = self.lines.get(at + 1).map_or(self.written + self.queued as u64, |line| line.1);
         let len = (end - start) as usize;
         // A line lies in one segment, since segments only grow by whole lines.
@@ -190,6 +194,7 @@ mod tests {
         assert!(outbox.may_be_unread(10));
         outbox.push(5, b"x".to_vec());
         outbox.give_up();
+        assert!(outbox.take_back(5), "nothing of it will be written");
         assert!(!outbox.may_be_unread(9), "what was never written needs no question");
         assert_eq!(outbox.first_unread(None), Some(5), "a line that was never written stays known");
     }

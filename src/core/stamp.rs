@@ -72,7 +72,8 @@ impl<'a> Params<'a> {
     pub fn check(text: &'a [u8]) -> Result<Self, String> {
         let text = text.trim_ascii();
         let text = if text.is_empty() { b"{}" } else { text };
-        let found: Envelope = scan::scan_params(text).map_err(|defect| format!("params is not a JSON object: {defect}"))?;
+        let found: Envelope =
+            scan::scan_params(text).map_err(|defect| format!("params is not a JSON object: {defect}"))?;
         if found.meta_count > 1 {
             return Err("params has two \"_meta\" keys".to_owned());
         }
@@ -275,10 +276,16 @@ mod tests {
         let tail = r#""n":1.10,"big":18446744073709551616,"n":2 }"#;
         assert_eq!(
             built(&format!("{{ {tail}"), None),
-            format!(r#"{{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{{"_meta":{{{STAMPED}}}, {tail}}}{}"#, "\n")
+            format!(
+                r#"{{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{{"_meta":{{{STAMPED}}}, {tail}}}{}"#,
+                "\n"
+            )
         );
         for empty in ["", "{}", "{ }", " {\n} "] {
-            assert_eq!(serde_json::from_str::<Value>(&built(empty, None)).unwrap()["params"].as_object().unwrap().len(), 1);
+            assert_eq!(
+                serde_json::from_str::<Value>(&built(empty, None)).unwrap()["params"].as_object().unwrap().len(),
+                1
+            );
         }
     }
 
@@ -326,9 +333,19 @@ mod tests {
     #[test]
     fn r01_what_is_refused() {
         for bad in [
-            "[]", "null", "1", "{", "{}x", r#"{"a":01}"#, r#"{"_meta":1}"#, r#"{"_meta":null}"#,
-            r#"{"_meta":{},"_meta":{}}"#, r#"{"_meta":{},"\u005fmeta":{}}"#, r#"{"_meta":{"progressToken":1.5}}"#,
-            r#"{"_meta":{"progressToken":null}}"#, "\u{feff}{}",
+            "[]",
+            "null",
+            "1",
+            "{",
+            "{}x",
+            r#"{"a":01}"#,
+            r#"{"_meta":1}"#,
+            r#"{"_meta":null}"#,
+            r#"{"_meta":{},"_meta":{}}"#,
+            r#"{"_meta":{},"\u005fmeta":{}}"#,
+            r#"{"_meta":{"progressToken":1.5}}"#,
+            r#"{"_meta":{"progressToken":null}}"#,
+            "\u{feff}{}",
         ] {
             assert!(Params::check(bad.as_bytes()).is_err(), "{bad}");
         }
@@ -346,7 +363,9 @@ mod tests {
     fn t01_continuations_are_known() {
         let is = |text: &str| Params::check(text.as_bytes()).unwrap().is_continuation;
         assert!(is(r#"{"inputResponses":{}}"#) && is(r#"{"requestState":"s"}"#) && is(r#"{"requestState":""}"#));
-        assert!(!is("{}") && !is(r#"{"inputResponses":null,"requestState":null}"#) && !is(r#"{"x":{"requestState":"s"}}"#));
+        assert!(
+            !is("{}") && !is(r#"{"inputResponses":null,"requestState":null}"#) && !is(r#"{"x":{"requestState":"s"}}"#)
+        );
     }
 
     #[test]

@@ -153,14 +153,7 @@ impl Supervisor {
     }
 
     /// Takes a request and gives its id.
-    pub fn request(
-        &mut self,
-        now: Nanos,
-        id: PeerId,
-        method: &str,
-        params: &[u8],
-        options: &Options,
-    ) -> Answer<u64> {
+    pub fn request(&mut self, now: Nanos, id: PeerId, method: &str, params: &[u8], options: &Options) -> Answer<u64> {
         let slot = self.slot(id)?;
         self.with(now, slot, |peer, ctx| peer.request(ctx, method, params, options)).unwrap_or(Err(Refusal::NoPeer))
     }

@@ -47,7 +47,12 @@ impl mcp_supervised {
             poisoned: AtomicBool::new(false),
             fork: ForkGuard::new(&features),
             wake: reactor.wake(),
-            inner: UnsafeCell::new(Inner { reactor, held: Vec::new(), lent: String::new(), last_error: "\0".to_owned() }),
+            inner: UnsafeCell::new(Inner {
+                reactor,
+                held: Vec::new(),
+                lent: String::new(),
+                last_error: "\0".to_owned(),
+            }),
         }))
     }
 }

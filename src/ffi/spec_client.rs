@@ -48,7 +48,8 @@ pub unsafe extern "C" fn mcp_supervised_spec_client_capabilities(
             let client = &mut spec.spec.policy.client;
             client.has_extensions = pairs(flat.as_bytes()).is_ok_and(|pairs| {
                 pairs.iter().any(|(key, value)| {
-                    key == "extensions" && serde_json::from_str(value.get()).is_ok_and(|set: serde_json::Map<_, _>| !set.is_empty())
+                    key == "extensions"
+                        && serde_json::from_str(value.get()).is_ok_and(|set: serde_json::Map<_, _>| !set.is_empty())
                 })
             });
             client.capabilities = if flat.is_empty() { "{}".to_owned() } else { flat };

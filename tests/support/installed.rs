@@ -1,5 +1,7 @@
 //! The real servers that `./tests/all` installs, and the ways in which people start them.
 
+#![allow(dead_code, reason = "each test file uses its part")]
+
 use std::path::PathBuf;
 
 use crate::support::{MCP_SUPERVISED_MODE_RAW, Spec, lives};

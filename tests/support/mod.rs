@@ -16,7 +16,9 @@ pub use mcp_supervised::ffi::handle::*;
 pub use mcp_supervised::ffi::limits::*;
 pub use mcp_supervised::ffi::peer::*;
 pub use mcp_supervised::ffi::spec::*;
+pub use mcp_supervised::ffi::spec_client::*;
 pub use mcp_supervised::ffi::status::*;
+pub use mcp_supervised::ffi::traffic::*;
 
 /// What only a hang reaches.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,6 +35,8 @@ pub struct Event {
     pub flags: u32,
     pub peer: u64,
     pub peer_data: u64,
+    pub request: u64,
+    pub user_data: u64,
     pub status: i32,
     pub message_kind: u32,
     pub error_code: i64,
@@ -72,6 +76,8 @@ impl Event {
             flags: e.flags,
             peer: e.peer,
             peer_data: e.peer_data,
+            request: e.request,
+            user_data: e.user_data,
             status: e.status,
             message_kind: e.message_kind,
             error_code: e.error_code,
@@ -94,6 +100,10 @@ impl Event {
 
     pub fn is(&self, kind: mcp_supervised_event_kind) -> bool {
         self.kind == kind as u32
+    }
+
+    pub fn is_complete(&self) -> bool {
+        self.flags & MCP_SUPERVISED_FLAG_COMPLETE != 0
     }
 
     pub fn is_final(&self) -> bool {
@@ -163,6 +173,39 @@ impl Spec {
     /// The demo server in raw mode, with flags.
     pub fn demo(flags: &[&str]) -> Self {
         flags.iter().fold(Self::new(demo_server()).mode(MCP_SUPERVISED_MODE_RAW), |spec, flag| spec.arg(flag))
+    }
+
+    /// The demo server with the protocol client on, with flags.
+    pub fn modern(flags: &[&str]) -> Self {
+        flags.iter().fold(Self::new(demo_server()), |spec, flag| spec.arg(flag))
+    }
+
+    /// Lost requests that only read are sent again.
+    pub fn retry(self) -> Self {
+        // SAFETY: a live spec.
+        let status = unsafe { mcp_supervised_spec_retry_lost_requests(self.0, 1) };
+        self.ok(status)
+    }
+
+    /// What is known of the server is asked for again after a restart.
+    pub fn rediscover(self) -> Self {
+        // SAFETY: a live spec.
+        let status = unsafe { mcp_supervised_spec_rediscover(self.0, 1) };
+        self.ok(status)
+    }
+
+    /// Timeouts of its requests.
+    pub fn timeouts(self, idle_ms: u64, max_ms: u64) -> Self {
+        // SAFETY: a live spec.
+        let status = unsafe { mcp_supervised_spec_request_timeouts(self.0, idle_ms, max_ms) };
+        self.ok(status)
+    }
+
+    /// A host that does not keep up loses notifications.
+    pub fn shed(self) -> Self {
+        // SAFETY: a live spec.
+        let status = unsafe { mcp_supervised_spec_shed(self.0, 1) };
+        self.ok(status)
     }
 
     /// A shell command in raw mode.
@@ -409,6 +452,97 @@ impl Host {
         self.request(peer, id, "tools/call", serde_json::json!({"name": tool, "arguments": arguments}))
     }
 
+    /// Sends a request through the protocol client.
+    pub fn try_ask(
+        &mut self,
+        peer: u64,
+        method: &str,
+        params: impl AsRef<[u8]>,
+        options: Option<&mcp_supervised_request_options>,
+    ) -> Result<u64, i32> {
+        let (method, method_len) = text!(method);
+        let (params, params_len) = text!(params);
+        let options = options.map_or(ptr::null(), ptr::from_ref);
+        let mut id = 0;
+        // SAFETY: a live handle, valid texts, options or NULL, a place for the result.
+        let status = unsafe {
+            mcp_supervised_request(self.handle, peer, method, method_len, params, params_len, options, &mut id)
+        };
+        if status == 0 { Ok(id) } else { Err(status) }
+    }
+
+    /// Sends a request that must be accepted.
+    pub fn ask(&mut self, peer: u64, method: &str, params: serde_json::Value) -> u64 {
+        match self.try_ask(peer, method, params.to_string(), None) {
+            Ok(id) => id,
+            Err(status) => panic!("request answered {status}: {}", self.last_error()),
+        }
+    }
+
+    /// Calls a tool of the demo server through the protocol client.
+    pub fn ask_tool(&mut self, peer: u64, tool: &str, arguments: serde_json::Value) -> u64 {
+        self.ask(peer, "tools/call", serde_json::json!({"name": tool, "arguments": arguments}))
+    }
+
+    /// Sends a notification.
+    pub fn notify(&mut self, peer: u64, method: &str, params: impl AsRef<[u8]>) -> i32 {
+        let (method, method_len) = text!(method);
+        let (params, params_len) = text!(params);
+        // SAFETY: a live handle and valid texts.
+        unsafe { mcp_supervised_notify(self.handle, peer, method, method_len, params, params_len) }
+    }
+
+    /// Opens a stream.
+    pub fn listen(&mut self, peer: u64, filter: serde_json::Value, user_data: u64) -> u64 {
+        let filter = filter.to_string();
+        let (at, len) = text!(filter);
+        let mut id = 0;
+        // SAFETY: a live handle, valid text, a place for the result.
+        let status = unsafe { mcp_supervised_listen(self.handle, peer, at, len, user_data, &mut id) };
+        assert_eq!(status, 0, "{}", self.last_error());
+        id
+    }
+
+    pub fn cancel(&mut self, peer: u64, request: u64, reason: &str) -> i32 {
+        let (at, len) = text!(reason);
+        // SAFETY: a live handle and valid text.
+        unsafe { mcp_supervised_cancel(self.handle, peer, request, at, len) }
+    }
+
+    /// Polls until a request or stream completes, and gives that event.
+    pub fn completion(&mut self, id: u64) -> Event {
+        let of = |e: &Event| e.request == id && e.is_complete();
+        if let Some(seen) = self.seen.iter().find(|e| of(e)) {
+            return seen.clone();
+        }
+        self.until(of).into_iter().find(of).expect("it was seen")
+    }
+
+    /// serverInfo and whether it is stale.
+    pub fn server_info(&mut self, peer: u64) -> (String, bool) {
+        self.lent(peer, mcp_supervised_server_info)
+    }
+
+    /// Capabilities and whether they are stale.
+    pub fn server_capabilities(&mut self, peer: u64) -> (String, bool) {
+        self.lent(peer, mcp_supervised_server_capabilities)
+    }
+
+    fn lent(
+        &mut self,
+        peer: u64,
+        ask: unsafe extern "C" fn(*mut RawHandle, u64, *mut *const c_char, *mut usize) -> i32,
+    ) -> (String, bool) {
+        let mut text = ptr::null();
+        let mut len = 0;
+        // SAFETY: a live handle and places for the results.
+        let status = unsafe { ask(self.handle, peer, &mut text, &mut len) };
+        assert!(status == 0 || status == MCP_SUPERVISED_STALE, "{}", self.last_error());
+        // SAFETY: the library promises `len` bytes until the next call.
+        let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), len) };
+        (String::from_utf8(bytes.to_vec()).unwrap(), status == MCP_SUPERVISED_STALE)
+    }
+
     /// One poll of up to `batch` events. They are also kept in `seen`.
     pub fn poll(&mut self, timeout_ms: i32) -> Vec<Event> {
         let mut events = vec![EMPTY; self.batch];
@@ -550,4 +684,6 @@ pub fn wait_gone(pid: i32) {
 pub mod watch;
 
 mod processes;
+mod requests;
 pub use processes::*;
+pub use requests::*;

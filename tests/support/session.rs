@@ -1,7 +1,9 @@
 //! The compiled `examples-c/supervise` as its users meet it: behind pipes, or at a terminal. Tests wait for lines that it
 //! writes, under one generous deadline that only a hang can reach.
 
-use std::fs::File;
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -27,15 +29,14 @@ pub const SERVER: &str = env!("CARGO_BIN_EXE_mcp-supervised-demo-server");
 pub fn supervise() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let dir = scratch("supervise");
+        let dir = scratch(concat!("program-", env!("CARGO_CRATE_NAME")));
         let program = dir.join("supervise");
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples-c");
         let mut compiler = strict(&cc(), "c11");
         compiler.args(["-D_POSIX_C_SOURCE=200809L", "-Wconversion", "-Wshadow", "-g", "-o"]).arg(&program);
         compiler.arg(examples.join("supervise.c"));
-        for part in ["options.c", "report.c", "text.c"] {
-            compiler.arg(examples.join("supervise").join(part));
-        }
+        let parts = fs::read_dir(examples.join("supervise")).unwrap().map(|entry| entry.unwrap().path());
+        compiler.args(parts.filter(|path| path.extension().is_some_and(|extension| extension == "c")));
         link(&mut compiler, &dir);
         run(&mut compiler);
         program
@@ -64,8 +65,9 @@ impl Stream {
             let mut from = BufReader::new(from);
             loop {
                 let mut line = Vec::new();
-                // The master of a terminal whose other side is closed answers EIO.
-                let got = from.read_until(b'\n', &mut line).unwrap_or(0);
+                // The master of a terminal whose other side is closed answers EIO; what came before is in `line`.
+                let _ = from.read_until(b'\n', &mut line);
+                let got = line.len();
                 let mut heard = shared.0.lock().unwrap();
                 if got == 0 {
                     heard.ended = true;

@@ -157,6 +157,10 @@ fn listen(server: &'static Server, id: &Value, params: &Map<String, Value>) -> R
             "params": {"_meta": {SUBSCRIPTION_ID: id}, "notifications": filter}}));
     }
     streams.push(Stream { id: id.clone(), filter });
+    drop(streams);
+    for change in &server.options.announce {
+        server.announce(*change);
+    }
     Ok(None)
 }
 

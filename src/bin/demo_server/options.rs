@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde_json::Value;
 
 use crate::process::Death;
+use crate::server::Change;
 
 /// One flag: its name, the name of its value ("" if it has none), and what it does.
 type Flag = (&'static str, &'static str, &'static str);
@@ -72,6 +73,7 @@ const FLAGS: &[Flag] = &[
     ("--listen-error", "CODE", "refuse every listen"),
     ("--listen-accept", "LIST", "accept only these fields of a listen filter"),
     ("--no-ack", "", "accept listens without acknowledging them"),
+    ("--announce", "LIST", "behind each acknowledgement: announce tools, prompts, resources and counter, those listed"),
     // Older revisions.
     ("--legacy", "VERSION", "speak this older revision: initialize, ping, resources/subscribe, no `_meta`"),
     ("--dual", "", "with --legacy: modern until an initialize comes"),
@@ -159,6 +161,7 @@ pub struct Options {
     pub listen_error: Option<i64>,
     pub listen_accept: Option<Vec<String>>,
     pub no_ack: bool,
+    pub announce: Vec<Change>,
     pub legacy: Option<String>,
     pub dual: bool,
     pub on_initialize: On,
@@ -253,6 +256,10 @@ impl Options {
             "--listen-error" => self.listen_error = Some(number(name, value)?),
             "--listen-accept" => self.listen_accept = Some(list(text(name, value)?)),
             "--no-ack" => self.no_ack = true,
+            "--announce" => {
+                let changes = list(text(name, value)?);
+                self.announce = changes.iter().map(|change| self::change(change)).collect::<Result<_, _>>()?;
+            }
             "--legacy" => self.legacy = Some(text(name, value)?.to_owned()),
             "--dual" => self.dual = true,
             "--on-initialize" => self.on_initialize = on(name, text(name, value)?)?,
@@ -304,6 +311,7 @@ impl Default for Options {
             listen_error: None,
             listen_accept: None,
             no_ack: false,
+            announce: Vec::new(),
             legacy: None,
             dual: false,
             on_initialize: On::Answer,
@@ -362,6 +370,16 @@ fn on(name: &str, value: &str) -> Result<On, String> {
         ("error", code) => Ok(On::Error(number(name, code.as_ref())?)),
         ("exit", code) => Ok(On::Exit(number(name, code.as_ref())?)),
         _ => Err(format!("{name} {value}: not answer, ignore, error:CODE or exit:CODE")),
+    }
+}
+
+fn change(value: &str) -> Result<Change, String> {
+    match value {
+        "tools" => Ok(Change::Tools),
+        "prompts" => Ok(Change::Prompts),
+        "resources" => Ok(Change::Resources),
+        "counter" => Ok(Change::Counter),
+        _ => Err(format!("{value}: not tools, prompts, resources or counter")),
     }
 }
 

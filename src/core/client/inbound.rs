@@ -50,6 +50,8 @@ pub struct Moment<'a, 'w> {
     pub exit_drain: Nanos,
     /// The peer is closing: streams end with CLOSE, whatever the server says to them on its way out (L8).
     pub closing: bool,
+    /// A death signal was seen: what is read now was written on the way out.
+    pub dying: bool,
     /// The host's queue is full, and what can be shed is (F3).
     pub shed: bool,
 }
@@ -105,7 +107,18 @@ impl Client {
             }
             return;
         }
+        if as_string && message.envelope.id_span.is_some_and(|span| self.is_own(span.of(line))) {
+            return out.log(Level::Warning, "dropped a late answer to a request of the library's own".to_owned());
+        }
         tell(out, Inbound { kind: MessageKind::Unmatched, ..message }, To::default());
+    }
+
+    /// Whether the library itself has written a request with this id (R6).
+    fn is_own(&self, quoted: &[u8]) -> bool {
+        let number = quoted.strip_prefix(b"\"mcp-supervised-").and_then(|rest| rest.strip_suffix(b"\""));
+        number
+            .and_then(parse_integer)
+            .is_some_and(|number| (1..=self.own).contains(&number.unsigned_abs()) && number > 0)
     }
 
     fn note_string_id(&mut self, out: &mut Out<'_>, as_string: bool) {
@@ -194,6 +207,9 @@ impl Client {
                 return;
             }
             if stream.acknowledged && IMPLEMENTATION_CODES.contains(&message.parts.error_code) {
+                if moment.dying {
+                    return;
+                }
                 let at = after(moment.now, moment.exit_drain);
                 self.held.push_back(HeldError { stream: id, at, parts: message.parts, frame: message.frame });
                 return;
@@ -259,7 +275,10 @@ impl Client {
     fn count_shed(&mut self, out: &mut Out<'_>, what: &str) {
         self.shed += 1;
         if self.shed == 1 || self.shed.is_multiple_of(100) {
-            out.log(Level::Warning, format!("dropped {what}: the host does not keep up ({} dropped so far)", self.shed));
+            out.log(
+                Level::Warning,
+                format!("dropped {what}: the host does not keep up ({} dropped so far)", self.shed),
+            );
         }
     }
 
@@ -293,8 +312,8 @@ fn spelled(quoted: &[u8]) -> Option<u64> {
     u64::try_from(parse_integer(inside)?).ok()
 }
 
-/// A token as we would have written it: a server may spell a string with other escapes.
-fn plain(token: &[u8]) -> Cow<'_, [u8]> {
+/// A token as we would have written it: a host or a server may spell a string with other escapes.
+pub(super) fn plain(token: &[u8]) -> Cow<'_, [u8]> {
     if token.contains(&b'\\')
         && let Ok(text) = serde_json::from_slice::<String>(token)
     {

@@ -38,7 +38,8 @@ impl Known {
                     let info = |(key, value): (std::borrow::Cow<'_, str>, &RawValue)| {
                         (key == "io.modelcontextprotocol/serverInfo").then(|| value.get().to_owned())
                     };
-                    known.server_info = pairs(value.get().as_bytes()).ok()?.into_iter().find_map(info).unwrap_or_default();
+                    known.server_info =
+                        pairs(value.get().as_bytes()).ok()?.into_iter().find_map(info).unwrap_or_default();
                 }
                 _ => {}
             }

@@ -3,6 +3,7 @@
 
 use super::{Client, Out, Place, Waiting, Wire};
 use crate::core::event::{Fault, To, flag};
+use crate::core::log::Level;
 use crate::core::time::Nanos;
 
 /// What follows the connection that ended.
@@ -22,16 +23,18 @@ impl Client {
     pub fn lose(&mut self, out: &mut Out<'_>, unread_from: u64, fate: Fate) {
         for id in self.requests.ids() {
             let Some(pending) = self.requests.get(id) else { continue };
-            let survives = self.policy.retry
-                && pending.method.reads_only
-                && !pending.is_continuation
-                && pending.origin.is_some();
+            let survives =
+                self.policy.retry && pending.method.reads_only && !pending.is_continuation && pending.origin.is_some();
             let unread = match pending.place {
                 Place::Waits => true,
                 Place::Line(number) => unread_from != 0 && number >= unread_from,
                 Place::Lost => false,
             };
             if survives && fate == Fate::Replaced {
+                // T4: the host is told nothing of a retry that goes on, so the log is where it shows.
+                if pending.retried && matches!(pending.place, Place::Line(_)) {
+                    out.log(Level::Warning, format!("request {id} was sent again and its connection ended too"));
+                }
                 if let Some(pending) = self.requests.get_mut(id) {
                     pending.place = Place::Lost;
                 }
@@ -39,8 +42,9 @@ impl Client {
             }
             let Some(pending) = self.forget(id) else { continue };
             let mut flags = self.retried(&pending);
-            // What was sent again may have been read by an earlier connection.
-            if unread && !pending.retried {
+            // What was written before may have been read then: by an earlier connection, or by this one, which refused it
+            // for its version.
+            if unread && !pending.retried && !pending.renegotiated {
                 flags |= flag::UNREAD;
             }
             let to = To { request: id, user_data: pending.user_data, flags };
@@ -51,7 +55,10 @@ impl Client {
         }
         match fate {
             Fate::Replaced => {
-                for stream in self.streams.values_mut() {
+                for (id, stream) in &mut self.streams {
+                    if stream.reopened && !stream.acknowledged && matches!(stream.place, Place::Line(_)) {
+                        out.log(Level::Warning, format!("stream {id} was opened again and its connection ended too"));
+                    }
                     stream.place = Place::Lost;
                     stream.acknowledged = false;
                 }
@@ -83,8 +90,8 @@ impl Client {
                 Waiting::Notification(line) => {
                     wire.push(line);
                 }
-                Waiting::Request(id) => self.write_request(wire, id, false),
-                Waiting::Stream(id) => self.write_stream(wire, now, id),
+                Waiting::Request { id, .. } => self.write_request(wire, id, false),
+                Waiting::Stream { id, .. } => self.write_stream(wire, now, id),
             }
         }
         self.waiting_bytes = 0;
@@ -97,6 +104,9 @@ impl Client {
             self.streams.iter().filter(|(_, stream)| stream.place == Place::Lost).map(|(id, _)| *id).collect();
         for id in lost {
             self.write_stream(wire, now, id);
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.reopened = true;
+            }
         }
     }
 

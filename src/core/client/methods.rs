@@ -75,9 +75,12 @@ mod tests {
 
     #[test]
     fn t01_the_eligible_methods_are_these_eight() {
-        let eligible: Vec<&str> = KNOWN.iter().filter(|(name, ..)| Method::of(name).reads_only).map(|row| row.0).collect();
+        let eligible: Vec<&str> =
+            KNOWN.iter().filter(|(name, ..)| Method::of(name).reads_only).map(|row| row.0).collect();
         assert_eq!(eligible.len(), 8);
-        for never in ["tools/call", "subscriptions/listen", "vendor/x", "initialize", "ping", "Tools/list", "tools/list "] {
+        for never in
+            ["tools/call", "subscriptions/listen", "vendor/x", "initialize", "ping", "Tools/list", "tools/list "]
+        {
             assert!(!Method::of(never).reads_only, "{never}");
         }
     }

@@ -18,6 +18,7 @@ use super::queue::EventQueue;
 use super::requests::{Bound, Requests, Timeouts};
 use super::stamp::{self, Meta, PROTOCOL_VERSION, Params, Stamp};
 use super::time::{NEVER, Nanos, after, to_ms};
+use crate::scan::{self, Checks};
 use known::Known;
 use methods::{LISTEN, Method};
 
@@ -46,6 +47,8 @@ pub struct Wire<'a> {
     pub owes_writable: &'a mut bool,
     /// What may wait in the outbox.
     pub limit: usize,
+    /// The connection is being ended: what waits may be taken back, nothing is added.
+    pub quiet: bool,
 }
 
 impl Wire<'_> {
@@ -131,13 +134,15 @@ struct Stream {
     place: Place,
     acknowledged: bool,
     renegotiated: bool,
+    /// A replacement got it.
+    reopened: bool,
 }
 
 /// What waits for the connection to serve, in the order it was accepted.
 #[derive(Debug)]
 enum Waiting {
-    Request(u64),
-    Stream(u64),
+    Request { id: u64, bytes: usize },
+    Stream { id: u64, bytes: usize },
     Notification(Vec<u8>),
 }
 
@@ -203,6 +208,17 @@ impl Client {
         self.requests.len() + self.streams.len()
     }
 
+    /// Whether every table is empty.
+    #[cfg(test)]
+    pub fn holds_nothing(&self) -> bool {
+        self.in_flight() == 0
+            && self.tokens.is_empty()
+            && (self.waiting.is_empty() && self.waiting_bytes == 0)
+            && self.ended_by_peer.is_empty()
+            && self.held.is_empty()
+            && self.unacknowledged.is_empty()
+    }
+
     /// What the server said of itself, and whether that was before a restart.
     pub fn known(&self) -> Option<(&Known, bool)> {
         self.known.as_ref().map(|known| (known, self.stale))
@@ -234,6 +250,16 @@ impl Client {
         self.in_flight() <= self.policy.max_in_flight / 2
     }
 
+    /// Bytes that wait for the connection to serve.
+    pub fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// A death signal was seen: errors that were held back were the end of the process (S4).
+    pub fn died(&mut self) {
+        self.held.clear();
+    }
+
     /// Takes a request. Without a wire it waits until the connection serves.
     pub fn request(
         &mut self,
@@ -249,11 +275,15 @@ impl Client {
             return Err(Refusal::invalid("the method is empty"));
         }
         if method == LISTEN {
-            return Err(Refusal::invalid("subscriptions/listen is opened with mcp_supervised_listen, which keeps it open"));
+            return Err(Refusal::invalid(
+                "subscriptions/listen is opened with mcp_supervised_listen, which keeps it open",
+            ));
         }
         let kind = Method::of(method);
         self.gate(method, kind)?;
-        let token: Option<Box<[u8]>> = match checked.token {
+        // Two spellings of one text are one token.
+        let given = checked.token.map(inbound::plain);
+        let token: Option<Box<[u8]>> = match given.as_deref() {
             Some(token) if options.progress => {
                 return Err(Refusal::invalid(format!(
                     "params has a progressToken ({}) and another one is asked for by the PROGRESS flag",
@@ -271,7 +301,8 @@ impl Client {
             None => None,
         };
         let id = self.next_id;
-        let line = stamp::request_line(id, method, &checked, self.meta(options, token.as_deref())).map_err(Refusal::Invalid)?;
+        let line = stamp::request_line(id, method, &checked, self.meta(options, token.as_deref()))
+            .map_err(Refusal::Invalid)?;
         if line.len() > outbound_bytes {
             let text = format!("the request is a line of {} bytes; outbound_bytes is {outbound_bytes}", line.len());
             return Err(Refusal::invalid(text));
@@ -283,7 +314,7 @@ impl Client {
             }
             None => {
                 self.check_room(&mut false)?;
-                self.wait(Waiting::Request(id), line.len(), outbound_bytes)?;
+                self.wait(Waiting::Request { id, bytes: line.len() }, line.len(), outbound_bytes)?;
                 Place::Waits
             }
         };
@@ -328,7 +359,10 @@ impl Client {
         Params::check(filter).map_err(|text| Refusal::Invalid(text.replacen("params", "the filter", 1)))?;
         let line = self.listen_line(id, filter).map_err(Refusal::Invalid)?;
         if line.len() > outbound_bytes {
-            return Err(Refusal::invalid(format!("the filter makes a line of {} bytes; outbound_bytes is {outbound_bytes}", line.len())));
+            return Err(Refusal::invalid(format!(
+                "the filter makes a line of {} bytes; outbound_bytes is {outbound_bytes}",
+                line.len()
+            )));
         }
         let place = match wire {
             Some(wire) => {
@@ -337,12 +371,19 @@ impl Client {
             }
             None => {
                 self.check_room(&mut false)?;
-                self.wait(Waiting::Stream(id), line.len(), outbound_bytes)?;
+                self.wait(Waiting::Stream { id, bytes: line.len() }, line.len(), outbound_bytes)?;
                 Place::Waits
             }
         };
         self.next_id += 1;
-        let stream = Stream { user_data, filter: filter.to_vec(), place, acknowledged: false, renegotiated: false };
+        let stream = Stream {
+            user_data,
+            filter: filter.to_vec(),
+            place,
+            acknowledged: false,
+            renegotiated: false,
+            reopened: false,
+        };
         self.streams.insert(id, stream);
         if place != Place::Waits {
             self.await_acknowledgement(now, id);
@@ -364,7 +405,8 @@ impl Client {
         }
         let line = stamp::notification_line(method, &checked).map_err(Refusal::Invalid)?;
         if line.len() > outbound_bytes {
-            let text = format!("the notification is a line of {} bytes; outbound_bytes is {outbound_bytes}", line.len());
+            let text =
+                format!("the notification is a line of {} bytes; outbound_bytes is {outbound_bytes}", line.len());
             return Err(Refusal::invalid(text));
         }
         match wire {
@@ -421,12 +463,23 @@ impl Client {
         }
     }
 
+    /// R7 for a line that the host wrote itself, which was checked before.
+    pub fn gate_line(&self, line: &[u8]) -> Answer {
+        if self.known.is_none() || self.stale {
+            return Ok(());
+        }
+        let Ok(envelope) = scan::scan(line.trim_ascii(), Checks::Structure) else { return Ok(()) };
+        let (Some(method), Some(_)) = (envelope.method, envelope.id_span) else { return Ok(()) };
+        let quoted = [b"\"", method.of(line), b"\""].concat();
+        let method: String = serde_json::from_slice(&quoted).unwrap_or_default();
+        self.gate(&method, Method::of(&method))
+    }
+
     fn gate(&self, method: &str, kind: Method) -> Answer {
         match (&self.known, kind.needs) {
-            (Some(known), Some(capability)) if !self.stale && !known.has(capability) => Err(Refusal::Lacks {
-                method: method.to_owned(),
-                capability: capability.key(),
-            }),
+            (Some(known), Some(capability)) if !self.stale && !known.has(capability) => {
+                Err(Refusal::Lacks { method: method.to_owned(), capability: capability.key() })
+            }
             _ => Ok(()),
         }
     }
@@ -517,18 +570,26 @@ impl Client {
 
     /// R3: the server is told only of what it may have read a byte of; what still waits is taken out of the queue.
     fn tell_cancelled(&mut self, wire: Option<&mut Wire<'_>>, id: u64, place: Place, reason: &str) {
-        match (place, wire) {
-            (Place::Line(number), Some(wire)) => {
-                if !wire.outbox.take_back(number) {
+        match place {
+            Place::Line(number) => {
+                if let Some(wire) = wire
+                    && !wire.outbox.take_back(number)
+                    && !wire.quiet
+                {
                     wire.push(stamp::cancel_line(id, reason));
                 }
             }
-            (Place::Waits, _) => {
-                self.waiting.retain(|waiting| {
-                    !matches!(waiting, Waiting::Request(other) | Waiting::Stream(other) if *other == id)
+            Place::Waits => {
+                let waiting_bytes = &mut self.waiting_bytes;
+                self.waiting.retain(|waiting| match waiting {
+                    Waiting::Request { id: other, bytes } | Waiting::Stream { id: other, bytes } if *other == id => {
+                        *waiting_bytes -= bytes;
+                        false
+                    }
+                    _ => true,
                 });
             }
-            _ => {}
+            Place::Lost => {}
         }
     }
 }

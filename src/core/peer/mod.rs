@@ -37,8 +37,8 @@ use super::ids::PeerId;
 use super::log::Level;
 use super::policy::{Mode, Policy};
 use super::queue::EventQueue;
-use crate::scan::Envelope;
 use super::time::after;
+use crate::scan::Envelope;
 
 pub use state::StateName;
 use state::{Next, State};
@@ -126,14 +126,33 @@ impl Peer {
         self.pinned.get()
     }
 
+    /// Requests and streams that have no completion yet.
+    #[cfg(test)]
+    pub fn in_flight(&self) -> usize {
+        self.client.as_deref().map_or(0, Client::in_flight)
+    }
+
+    /// Whether the client holds anything for anybody.
+    #[cfg(test)]
+    pub fn holds_nothing(&self) -> bool {
+        self.client.as_deref().is_none_or(Client::holds_nothing)
+    }
+
     /// The pipe took `count` bytes of the outbox.
     pub fn wrote(&mut self, ctx: &mut Ctx<'_>, count: usize) {
-        let closing = matches!(self.state, State::Closing { .. });
         let Some(conn) = self.state.connection_mut() else {
             return;
         };
         conn.outbox.wrote(count);
-        if closing && conn.outbox.queued() == 0 {
+        self.mind_flushed(ctx);
+    }
+
+    /// Less waits to be written than before: an asked end goes on when nothing does (L8), and a host may be owed a WRITABLE.
+    pub(super) fn mind_flushed(&mut self, ctx: &mut Ctx<'_>) {
+        if let State::Closing { conn } = &mut self.state
+            && conn.stdin_open()
+            && conn.outbox.queued() == 0
+        {
             conn.close_stdin(ctx);
         }
         self.mind_writable();
@@ -143,9 +162,10 @@ impl Peer {
     pub(super) fn mind_writable(&mut self) {
         let half = self.policy.limits.outbound_bytes / 2;
         let room = self.client.as_ref().is_none_or(|client| client.has_room());
+        let waiting = self.client.as_ref().map_or(0, |client| client.waiting_bytes());
         if let Some(conn) = self.state.connection_mut()
             && conn.owes_writable
-            && conn.outbox.queued() <= half
+            && conn.outbox.queued() + waiting <= half
             && room
         {
             conn.owes_writable = false;
@@ -226,6 +246,7 @@ impl Peer {
                 lines: &mut self.lines,
                 owes_writable: &mut conn.owes_writable,
                 limit: self.policy.limits.outbound_bytes,
+                quiet: false,
             });
         }
         if conn.exit.is_none() && conn.outbox.queued() == 0 {
@@ -254,7 +275,13 @@ impl Peer {
             let limit = self.policy.limits.outbound_bytes;
             let lines = &mut self.lines;
             let owes_writable = &mut conn.owes_writable;
-            conn.probe = Some(client.rediscover(&mut Wire { outbox: &mut conn.outbox, lines, owes_writable, limit }));
+            conn.probe = Some(client.rediscover(&mut Wire {
+                outbox: &mut conn.outbox,
+                lines,
+                owes_writable,
+                limit,
+                quiet: false,
+            }));
             let timeout = after(ctx.now, self.policy.client.probe_timeout);
             ctx.deadlines.set(&mut self.own, ctx.slot, Timer::Probe, timeout);
             ctx.actions.push_back(Action::Serve(ctx.slot));
@@ -283,6 +310,7 @@ impl Peer {
                         lines: &mut self.lines,
                         owes_writable: &mut conn.owes_writable,
                         limit: self.policy.limits.outbound_bytes,
+                        quiet: false,
                     };
                     client.serves(&mut wire, ctx.now);
                     if conn.outbox.queued() > 0 {
@@ -298,6 +326,8 @@ impl Peer {
             }
             same => same,
         };
+        // Streams that were opened just now wait for their acknowledgement.
+        self.mind_client(ctx);
     }
 
     /// Whether the spawn that the reactor was asked for is still wanted.

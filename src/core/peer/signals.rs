@@ -86,10 +86,12 @@ impl Peer {
         let State::Starting { conn, doomed: None } = &mut self.state else { return false };
         let (Some(probe), Some(client)) = (conn.probe.as_deref(), self.client.as_deref_mut()) else { return false };
         let line = frame.bytes();
-        let reading =
-            message::read_line(line, self.policy.mode, self.policy.limits.grammar_bytes, &mut self.envelope);
+        let reading = message::read_line(line, self.policy.mode, self.policy.limits.grammar_bytes, &mut self.envelope);
         let id = self.envelope.id_span.map_or(&b""[..], |span| span.of(line));
         if id.strip_prefix(b"\"").and_then(|id| id.strip_suffix(b"\"")) != Some(probe.as_bytes()) {
+            return false;
+        }
+        if matches!(reading, Reading::Forbidden(_)) {
             return false;
         }
         conn.probe = None;
@@ -117,18 +119,26 @@ impl Peer {
                 let shed = self.policy.client.shed && self.queue.counted() >= self.policy.limits.event_queue;
                 let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
                 let closing = matches!(self.state, State::Closing { .. });
+                let dying = matches!(self.state, State::Ending { .. });
                 let mut wire = match &mut self.state {
                     State::Running { conn } | State::Draining { conn } => Some(Wire {
                         outbox: &mut conn.outbox,
                         lines: &mut self.lines,
                         owes_writable: &mut conn.owes_writable,
                         limit: self.policy.limits.outbound_bytes,
+                        quiet: false,
                     }),
                     _ => None,
                 };
                 let lines_before = wire.as_ref().map(|wire| *wire.lines);
-                let mut moment =
-                    Moment { wire: wire.as_mut(), now: ctx.now, exit_drain: self.policy.exit_drain, closing, shed };
+                let mut moment = Moment {
+                    wire: wire.as_mut(),
+                    now: ctx.now,
+                    exit_drain: self.policy.exit_drain,
+                    closing,
+                    dying,
+                    shed,
+                };
                 let message = Inbound { kind, parts, envelope: &self.envelope, frame };
                 client.message(&mut moment, &mut out, message);
                 if lines_before.is_some_and(|before| before != self.lines) {
@@ -222,6 +232,9 @@ impl Peer {
     /// what they are about.
     fn death(&mut self, ctx: &mut Ctx<'_>, death: Death, stdin: Option<StdinReport>) {
         let slow = death == Death::TooSlow;
+        if let Some(client) = self.client.as_deref_mut() {
+            client.died();
+        }
         let budget = &mut self.budget;
         let mut first = true;
         self.state = match std::mem::replace(&mut self.state, State::Closed) {

@@ -10,14 +10,15 @@ use crate::core::error::Refusal;
 use crate::core::event::Answer;
 use crate::core::message;
 
-const RAW: Refusal = Refusal::Unsupported("in raw mode lines are passed through with mcp_supervised_send; nothing is tracked");
+const RAW: Refusal =
+    Refusal::Unsupported("in raw mode lines are passed through with mcp_supervised_send; nothing is tracked");
 
 /// What can be written right now.
 enum Open<'a> {
     /// A connection takes lines.
     Now(&'a mut Connection),
     /// The first connection does not serve yet: what is accepted waits.
-    Later,
+    Later(&'a mut Connection),
 }
 
 impl Peer {
@@ -25,7 +26,7 @@ impl Peer {
     fn open(state: &mut State) -> Answer<Open<'_>> {
         match state {
             State::Idle => Err(Refusal::NotStarted),
-            State::Starting { conn, .. } if conn.life == 1 => Ok(Open::Later),
+            State::Starting { conn, .. } if conn.life == 1 => Ok(Open::Later(conn)),
             State::Starting { .. } => Err(Refusal::Closed("the replacement does not serve yet")),
             State::Ending { .. } => Err(Refusal::Closed("the connection ended")),
             State::Waiting { .. } => Err(Refusal::Closed("the connection ended and its replacement is not there yet")),
@@ -41,6 +42,9 @@ impl Peer {
         };
         let limit = self.policy.limits.outbound_bytes;
         let line = message::outgoing_line(text, self.policy.mode, limit).map_err(Refusal::Invalid)?;
+        if let Some(client) = &self.client {
+            client.gate_line(&line)?;
+        }
         let queued = conn.outbox.queued();
         if queued + line.len() > limit {
             conn.owes_writable = true;
@@ -60,13 +64,18 @@ impl Peer {
         let client = self.client.as_deref_mut().ok_or(RAW)?;
         let limit = self.policy.limits.outbound_bytes;
         let value = match Self::open(&mut self.state)? {
-            Open::Later => step(client, None, limit),
+            Open::Later(conn) => {
+                let value = step(client, None, limit);
+                conn.owes_writable |= matches!(value, Err(Refusal::WouldBlock { .. } | Refusal::TooMany { .. }));
+                value
+            }
             Open::Now(conn) => {
                 let mut wire = Wire {
                     outbox: &mut conn.outbox,
                     lines: &mut self.lines,
                     owes_writable: &mut conn.owes_writable,
                     limit,
+                    quiet: false,
                 };
                 step(client, Some(&mut wire), limit)
             }
@@ -97,20 +106,22 @@ impl Peer {
         let client = self.client.as_deref_mut().ok_or(RAW)?;
         let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
         let limit = self.policy.limits.outbound_bytes;
+        let quiet = matches!(self.state, State::Closing { .. });
         let answer = match &mut self.state {
-            State::Running { conn } | State::Draining { conn } => {
+            State::Running { conn } | State::Draining { conn } | State::Closing { conn } => {
                 let mut wire = Wire {
                     outbox: &mut conn.outbox,
                     lines: &mut self.lines,
                     owes_writable: &mut conn.owes_writable,
                     limit,
+                    quiet,
                 };
                 client.cancel(Some(&mut wire), &mut out, id, reason)
             }
             _ => client.cancel(None, &mut out, id, reason),
         };
         self.mind_client(ctx);
-        self.mind_writable();
+        self.mind_flushed(ctx);
         answer
     }
 
@@ -129,13 +140,15 @@ impl Peer {
         let Some(client) = self.client.as_deref_mut() else { return };
         let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
         let limit = self.policy.limits.outbound_bytes;
+        let quiet = matches!(self.state, State::Closing { .. });
         match &mut self.state {
-            State::Running { conn } | State::Draining { conn } => {
+            State::Running { conn } | State::Draining { conn } | State::Closing { conn } => {
                 let mut wire = Wire {
                     outbox: &mut conn.outbox,
                     lines: &mut self.lines,
                     owes_writable: &mut conn.owes_writable,
                     limit,
+                    quiet,
                 };
                 client.tick(Some(&mut wire), &mut out, ctx.now);
                 if conn.outbox.queued() > 0 {
@@ -145,7 +158,7 @@ impl Peer {
             _ => client.tick(None, &mut out, ctx.now),
         }
         self.mind_client(ctx);
-        self.mind_writable();
+        self.mind_flushed(ctx);
     }
 
     /// Keeps the one deadline of the client no later than its earliest. One that turns out too early costs a turn; moving it

@@ -333,7 +333,7 @@ impl Rig {
     }
 
     /// Does what a reactor does with the actions.
-    fn act(&mut self) {
+    pub fn act(&mut self) {
         while let Some(action) = self.sup.next_action() {
             let (slot, name) = match action {
                 Action::Spawn(slot) => (slot, "Spawn"),
