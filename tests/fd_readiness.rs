@@ -463,7 +463,8 @@ impl Model {
         self.at_rest();
         assert_eq!(given, 0, "the descriptor was silent, and a poll reports something");
         assert_eq!(before, self.sight(), "the descriptor was silent, and a poll changes something");
-        assert!(!self.host.is_readable(), "a poll without anything new makes it readable");
+        // The one timer may still be set for what has been settled meanwhile, and go off at this moment.
+        assert!(!self.manual || !self.host.is_readable(), "a poll without anything new makes it readable");
     }
 
     /// Polls as the descriptor says until it is silent. Direction (b): polls that find nothing end that soon.
