@@ -65,6 +65,7 @@ fn h01_timer_shows_in_the_fd() {
 
 #[test]
 fn h01_a_manual_clock_shows_when_it_is_moved() {
+    alone!();
     let mut host = Host::with_manual_clock();
     let peer = host.launch(&Spec::demo(&[]).restart(3, 200, 60_000));
     kill9(host.pid(peer));
@@ -82,6 +83,7 @@ fn h01_a_manual_clock_shows_when_it_is_moved() {
 /// Nothing but the process descriptor can tell: a grandchild holds both pipes.
 #[test]
 fn h01_exit_shows() {
+    alone!();
     let mut host = Host::with_manual_clock();
     let peer = host.launch(&Spec::demo(&[]).restart(3, 200, 60_000));
     host.call(peer, "g", "grandchild", json!({"seconds": 600, "new_group": true, "stdin": true}));
@@ -333,6 +335,7 @@ fn h01_edge_triggered_with_more_reports_than_one_look_fetches() {
 
 #[test]
 fn h01_two_polls_leave_it_silent() {
+    alone!();
     let mut host = Host::new();
     let peers = [host.launch(&Spec::demo(&[])), host.launch(&Spec::demo(&[]))];
     let pids = peers.map(|peer| host.pid(peer));
@@ -655,13 +658,18 @@ fn model(manual: bool, strict: bool, seeds: std::ops::Range<u64>, steps: usize) 
     }
 }
 
+// Each in a process of its own: a child that another test starts holds copies of all pipes until it has become its program,
+// so that an end that was closed shows later, when everything seemed to be at rest.
+
 #[test]
 fn h01_model_with_a_manual_clock() {
+    alone!();
     model(true, true, 1..25, 150);
 }
 
 #[test]
 fn h01_model_with_the_real_clock() {
+    alone!();
     model(false, true, 100..112, 100);
 }
 
