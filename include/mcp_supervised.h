@@ -507,7 +507,8 @@ typedef struct mcp_supervised_event {
      */
     int64_t error_code;
     /**
-     * The exit code of the process; -1 in a CLOSE or ERROR if it did not exit by itself or there was no process.
+     * The exit code of the process; -1 in a CLOSE, or an ERROR with E_SPAWN or E_HANDSHAKE, if it did not exit by itself or there
+     * was no process.
      */
     int32_t exit_code;
     /**
@@ -724,7 +725,8 @@ MCP_SUPERVISED_API int32_t mcp_supervised_shutdown(struct mcp_supervised *handle
 /**
  * Ends the handle: closes the stdin of every server, kills every process group, reaps for at most one second in all, closes the
  * descriptor (take it out of your loop before) and frees everything, payloads included. NULL does nothing. In the child of a
- * fork it closes descriptors and frees memory, and touches no server. Errors: E_BUSY (another thread is inside the handle),
+ * fork it closes descriptors and frees memory, and touches no server; if another thread was at work inside the handle at the
+ * fork, memory and descriptors stay, the latter until an exec. Errors: E_BUSY (another thread is inside the handle),
  * E_BAD_HANDLE; nothing is freed then.
  */
 MCP_SUPERVISED_API int32_t mcp_supervised_free(struct mcp_supervised *handle);

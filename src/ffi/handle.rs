@@ -180,7 +180,8 @@ pub unsafe extern "C" fn mcp_supervised_shutdown(handle: *mut mcp_supervised, gr
 
 /// Ends the handle: closes the stdin of every server, kills every process group, reaps for at most one second in all, closes the
 /// descriptor (take it out of your loop before) and frees everything, payloads included. NULL does nothing. In the child of a
-/// fork it closes descriptors and frees memory, and touches no server. Errors: E_BUSY (another thread is inside the handle),
+/// fork it closes descriptors and frees memory, and touches no server; if another thread was at work inside the handle at the
+/// fork, memory and descriptors stay, the latter until an exec. Errors: E_BUSY (another thread is inside the handle),
 /// E_BAD_HANDLE; nothing is freed then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_free(handle: *mut mcp_supervised) -> i32 {

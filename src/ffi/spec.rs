@@ -276,6 +276,7 @@ pub unsafe extern "C" fn mcp_supervised_spec_limit(spec: *mut mcp_supervised_spe
     // SAFETY: the caller's promise is passed on.
     unsafe {
         set(spec, |spec| {
+            spec.limits.retain(|(known, _)| *known != kind);
             spec.limits.push((kind, value));
             Ok(())
         })
