@@ -189,10 +189,15 @@ fn h01_the_d_of_a_close_keeps_it_readable_until_the_next_poll() {
     assert_eq!(host.state(peer), MCP_SUPERVISED_STATE_DRAINING as i32);
     assert!(host.is_readable());
     host.send(peer, request_line("last", "ping", json!({})));
+    let from = host.seen.len();
     host.poll(0);
-    assert_eq!(host.state(peer), MCP_SUPERVISED_STATE_CLOSING as i32);
-    let rest = by_descriptor(&mut host, Event::is_final);
-    assert!(letters(&rest).ends_with('C'));
+    // A quick server may be gone within this very poll.
+    let state = host.state(peer);
+    assert!(state == MCP_SUPERVISED_STATE_CLOSING as i32 || state == MCP_SUPERVISED_STATE_CLOSED as i32, "{state}");
+    if !host.seen.iter().any(Event::is_final) {
+        by_descriptor(&mut host, Event::is_final);
+    }
+    assert!(letters(&host.seen[from..]).ends_with('C'));
 }
 
 #[test]

@@ -34,12 +34,15 @@ impl Pool {
         if bytes <= READ_BYTES {
             return self.ordinary.borrow_mut().pop().unwrap_or_else(|| vec![0; READ_BYTES]);
         }
+        self.take_spare(bytes).unwrap_or_else(|| vec![0; bytes])
+    }
+
+    /// A larger buffer that is there already, if one is large enough.
+    pub fn take_spare(&self, bytes: usize) -> Option<Vec<u8>> {
         let mut large = self.large.borrow_mut();
         let fits = large.iter().enumerate().filter(|(_, buffer)| buffer.len() >= bytes);
-        match fits.min_by_key(|(_, buffer)| buffer.len()).map(|(at, _)| at) {
-            Some(at) => large.swap_remove(at),
-            None => vec![0; bytes],
-        }
+        let at = fits.min_by_key(|(_, buffer)| buffer.len())?.0;
+        Some(large.swap_remove(at))
     }
 
     /// Takes a buffer back.

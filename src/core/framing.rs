@@ -100,9 +100,17 @@ impl Framer {
             let largest = self.limit.saturating_add(2).max(READ_BYTES);
             let wanted = (open.len() * 2).min(largest).max(self.filled + 2);
             if wanted > open.len() {
-                let mut larger = self.pool.take(wanted);
-                larger[..self.filled].copy_from_slice(&open[..self.filled]);
-                self.pool.give(std::mem::replace(open, larger));
+                match self.pool.take_spare(wanted).filter(|spare| spare.len() <= largest) {
+                    Some(mut larger) => {
+                        larger[..self.filled].copy_from_slice(&open[..self.filled]);
+                        self.pool.give(std::mem::replace(open, larger));
+                    }
+                    None => {
+                        // In place where the allocator can: two copies of a large line are more than the limit allows (W3).
+                        open.reserve_exact(wanted - open.len());
+                        open.resize(wanted, 0);
+                    }
+                }
             }
         }
         // The last byte is kept back: at the end of the stream an unended line needs it for its NUL.

@@ -255,6 +255,11 @@ impl Supervisor {
         self.with(now, slot, |peer, ctx| peer.stdout_ended(ctx, failure, stdin));
     }
 
+    /// stdout was found empty.
+    pub fn stdout_empty(&mut self, now: Nanos, slot: u32) {
+        self.with(now, slot, |peer, ctx| peer.stdout_empty(ctx));
+    }
+
     /// Bytes of stderr.
     pub fn stderr_read(&mut self, now: Nanos, slot: u32, bytes: &[u8]) {
         self.with(now, slot, |peer, ctx| peer.stderr_read(ctx, bytes));

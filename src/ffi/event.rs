@@ -79,7 +79,8 @@ pub enum mcp_supervised_close_reason {
 
 pub use mcp_supervised_close_reason::*;
 
-/// Of an event: it is the last one of its peer, or of the handle. mcp_supervised_remove is possible now.
+/// Of an event: it is the last one of its peer, and mcp_supervised_remove is possible now. Of SHUTDOWN: it is the last one of all
+/// peers; only WAKEUP can follow.
 pub const MCP_SUPERVISED_FLAG_FINAL: u32 = 1u32 << 1;
 /// Of a CLOSE or ERROR: a replacement is coming.
 pub const MCP_SUPERVISED_FLAG_WILL_RECONNECT: u32 = 1u32 << 2;
@@ -134,7 +135,7 @@ pub struct mcp_supervised_event {
     /// LOG: lines dropped before this one.
     pub count: u64,
     /// CLOSE: the first number given by mcp_supervised_send of which the dead server cannot have read a byte; 0 if there is
-    /// none.
+    /// none, or if that cannot be known, as after the end of stdin was asked for.
     pub unread_from: u64,
     /// Reserved, 0.
     pub era: u32,

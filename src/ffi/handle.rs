@@ -68,8 +68,8 @@ pub unsafe extern "C" fn mcp_supervised_fd(handle: *mut mcp_supervised) -> i32 {
 ///
 /// `event_size` is sizeof(mcp_supervised_event) as the host was compiled; the elements of the array lie that far apart.
 /// `timeout_ms`: 0 does not block; -1 blocks until there is an event or a signal; otherwise it blocks at most that many
-/// milliseconds. `max_events` 0 only drives, and `events` may be NULL then. A signal ends the wait, and the number of events may
-/// then be 0.
+/// milliseconds. `max_events` 0 only drives, and `events` may be NULL then. The number of events may be 0 before the time is over:
+/// after a signal, and when servers keep the library busy with what leads to no event.
 ///
 /// The payloads of the events are valid until the next mcp_supervised_poll or mcp_supervised_free on this handle. Events of
 /// one peer come in order; peers take turns. Errors: E_NULL (`events`), E_INVALID (`event_size` smaller than the first version's,

@@ -194,7 +194,12 @@ impl Reactor {
                     bytes = bytes.saturating_sub(count);
                     lines -= self.core.stdout_read(now, slot, count, lines);
                 }
-                Got::Nothing => return false,
+                Got::Nothing => {
+                    if link.exit_told {
+                        self.core.stdout_empty(now, slot);
+                    }
+                    return false;
+                }
                 Got::End => {
                     // A process that ends lets go of its pipes first; without a pidfd this is the moment to look.
                     link.exit_ready |= link.process.pidfd().is_none();
@@ -261,7 +266,12 @@ impl Reactor {
             Peek::Exited(exit) => {
                 link.exit_told = true;
                 let report = link.exit_report(exit);
+                // What is owed is read until the pipe is empty, even if somebody else takes it first.
+                let open = link.stdout.as_mut().map(|end| end.ready = true).is_some();
                 self.core.exited(now, slot, report);
+                if open {
+                    self.list(slot);
+                }
             }
         }
     }

@@ -233,8 +233,10 @@ impl Peer {
     /// `shutdown` ran out of patience: SIGKILL to whatever is left.
     pub fn kill(&mut self, ctx: &mut Ctx<'_>) {
         self.drain_consumed(ctx);
-        if self.connection().is_some_and(|conn| conn.exit.is_none()) {
-            ctx.actions.push_back(Action::Kill(ctx.slot));
+        match self.connection() {
+            Some(conn) if conn.exit.is_none() => ctx.actions.push_back(Action::Kill(ctx.slot)),
+            Some(_) => self.end_drain(ctx),
+            None => {}
         }
     }
 

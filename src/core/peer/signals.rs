@@ -96,6 +96,16 @@ impl Peer {
         }
     }
 
+    /// stdout was found empty.
+    pub fn stdout_empty(&mut self, ctx: &mut Ctx<'_>) {
+        if let Some(conn) = self.state.connection_mut()
+            && conn.exit.is_some()
+        {
+            conn.stdout_empty();
+            self.mind_room(ctx);
+        }
+    }
+
     /// stdout ended, or could not be read for the reason given.
     pub fn stdout_ended(&mut self, ctx: &mut Ctx<'_>, failure: Option<String>, stdin: Option<StdinReport>) {
         if !self.connection().is_some_and(Connection::stdout_open) {
@@ -335,5 +345,14 @@ impl Peer {
         if let Some(conn) = self.state.connection_mut() {
             conn.mind_drain(ctx, own, room, exit_drain);
         }
+    }
+
+    /// `shutdown` ran out of patience with those who outlived the process.
+    pub(super) fn end_drain(&mut self, ctx: &mut Ctx<'_>) {
+        let own = &mut self.own;
+        if let Some(conn) = self.state.connection_mut() {
+            conn.end_drain(ctx, own);
+        }
+        self.take_lines(ctx, usize::MAX);
     }
 }
