@@ -173,7 +173,8 @@ pub enum Held {
     Text(Box<[u8]>),
 }
 
-const EMPTY: mcp_supervised_event = mcp_supervised_event {
+/// An event with nothing in it.
+pub const EMPTY: mcp_supervised_event = mcp_supervised_event {
     kind: 0,
     flags: 0,
     peer: 0,
