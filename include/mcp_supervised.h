@@ -132,7 +132,8 @@
 #define MCP_SUPERVISED_FLAG_COMPLETE (1u << 0)
 
 /**
- * Of an event: it is the last one of its peer, or of the handle. mcp_supervised_remove is possible now.
+ * Of an event: it is the last one of its peer, and mcp_supervised_remove is possible now. Of SHUTDOWN: it is the last one of all
+ * peers; only WAKEUP can follow.
  */
 #define MCP_SUPERVISED_FLAG_FINAL (1u << 1)
 
@@ -316,7 +317,8 @@ typedef enum mcp_supervised_mode {
      */
     MCP_SUPERVISED_MODE_MODERN = 1,
     /**
-     * Lines only: the library writes nothing of its own, and every line of the server is a MESSAGE.
+     * Lines only: the library writes nothing of its own, tracks nothing, and every JSON-RPC message of the server, and every
+     * JSON array, is a MESSAGE. What is neither is an ERROR with MCP_SUPERVISED_E_MALFORMED, as in the other modes.
      */
     MCP_SUPERVISED_MODE_RAW = 2,
 } mcp_supervised_mode;
@@ -386,11 +388,11 @@ typedef enum mcp_supervised_limit {
      */
     MCP_SUPERVISED_LIMIT_GRAMMAR_BYTES = 5,
     /**
-     * LOG events that are kept; the oldest are dropped, with a count. Default 256.
+     * LOG events that are kept, and no more than 64 KiB of text; the oldest are dropped, with a count. Default 256.
      */
     MCP_SUPERVISED_LIMIT_LOG_LINES = 6,
     /**
-     * The longest LOG line after escaping, in bytes. Default 4096.
+     * The longest LOG line after escaping, in bytes. Default 4096, from 16 to 1 MiB.
      */
     MCP_SUPERVISED_LIMIT_LOG_LINE_BYTES = 7,
     /**
@@ -605,7 +607,8 @@ typedef struct mcp_supervised_event {
      */
     int64_t error_code;
     /**
-     * The exit code of the process; -1 in a CLOSE or ERROR if it did not exit by itself or there was no process.
+     * The exit code of the process; -1 in a CLOSE, or an ERROR with E_SPAWN or E_HANDSHAKE, if it did not exit by itself or there
+     * was no process.
      */
     int32_t exit_code;
     /**
@@ -642,7 +645,7 @@ typedef struct mcp_supervised_event {
     uint64_t count;
     /**
      * CLOSE: the first number given by mcp_supervised_send of which the dead server cannot have read a byte; 0 if there is
-     * none.
+     * none, or if that cannot be known, as after the end of stdin was asked for.
      */
     uint64_t unread_from;
     /**
@@ -811,8 +814,8 @@ MCP_SUPERVISED_API int32_t mcp_supervised_fd(struct mcp_supervised *handle);
  *
  * `event_size` is sizeof(mcp_supervised_event) as the host was compiled; the elements of the array lie that far apart.
  * `timeout_ms`: 0 does not block; -1 blocks until there is an event or a signal; otherwise it blocks at most that many
- * milliseconds. `max_events` 0 only drives, and `events` may be NULL then. A signal ends the wait, and the number of events may
- * then be 0.
+ * milliseconds. `max_events` 0 only drives, and `events` may be NULL then. The number of events may be 0 before the time is over:
+ * after a signal, and when servers keep the library busy with what leads to no event.
  *
  * The payloads of the events are valid until the next mcp_supervised_poll or mcp_supervised_free on this handle. Events of
  * one peer come in order; peers take turns. Errors: E_NULL (`events`), E_INVALID (`event_size` smaller than the first version's,
@@ -859,7 +862,8 @@ MCP_SUPERVISED_API int32_t mcp_supervised_shutdown(struct mcp_supervised *handle
 /**
  * Ends the handle: closes the stdin of every server, kills every process group, reaps for at most one second in all, closes the
  * descriptor (take it out of your loop before) and frees everything, payloads included. NULL does nothing. In the child of a
- * fork it closes descriptors and frees memory, and touches no server. Errors: E_BUSY (another thread is inside the handle),
+ * fork it closes descriptors and frees memory, and touches no server; if another thread was at work inside the handle at the
+ * fork, memory and descriptors stay, the latter until an exec. Errors: E_BUSY (another thread is inside the handle),
  * E_BAD_HANDLE; nothing is freed then.
  */
 MCP_SUPERVISED_API int32_t mcp_supervised_free(struct mcp_supervised *handle);

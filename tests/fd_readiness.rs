@@ -65,6 +65,7 @@ fn h01_timer_shows_in_the_fd() {
 
 #[test]
 fn h01_a_manual_clock_shows_when_it_is_moved() {
+    alone!();
     let mut host = Host::with_manual_clock();
     let peer = host.launch(&Spec::demo(&[]).restart(3, 200, 60_000));
     kill9(host.pid(peer));
@@ -82,6 +83,7 @@ fn h01_a_manual_clock_shows_when_it_is_moved() {
 /// Nothing but the process descriptor can tell: a grandchild holds both pipes.
 #[test]
 fn h01_exit_shows() {
+    alone!();
     let mut host = Host::with_manual_clock();
     let peer = host.launch(&Spec::demo(&[]).restart(3, 200, 60_000));
     host.call(peer, "g", "grandchild", json!({"seconds": 600, "new_group": true, "stdin": true}));
@@ -187,10 +189,15 @@ fn h01_the_d_of_a_close_keeps_it_readable_until_the_next_poll() {
     assert_eq!(host.state(peer), MCP_SUPERVISED_STATE_DRAINING as i32);
     assert!(host.is_readable());
     host.send(peer, request_line("last", "ping", json!({})));
+    let from = host.seen.len();
     host.poll(0);
-    assert_eq!(host.state(peer), MCP_SUPERVISED_STATE_CLOSING as i32);
-    let rest = by_descriptor(&mut host, Event::is_final);
-    assert!(letters(&rest).ends_with('C'));
+    // A quick server may be gone within this very poll.
+    let state = host.state(peer);
+    assert!(state == MCP_SUPERVISED_STATE_CLOSING as i32 || state == MCP_SUPERVISED_STATE_CLOSED as i32, "{state}");
+    if !host.seen.iter().any(Event::is_final) {
+        by_descriptor(&mut host, Event::is_final);
+    }
+    assert!(letters(&host.seen[from..]).ends_with('C'));
 }
 
 #[test]
@@ -333,6 +340,7 @@ fn h01_edge_triggered_with_more_reports_than_one_look_fetches() {
 
 #[test]
 fn h01_two_polls_leave_it_silent() {
+    alone!();
     let mut host = Host::new();
     let peers = [host.launch(&Spec::demo(&[])), host.launch(&Spec::demo(&[]))];
     let pids = peers.map(|peer| host.pid(peer));
@@ -463,7 +471,8 @@ impl Model {
         self.at_rest();
         assert_eq!(given, 0, "the descriptor was silent, and a poll reports something");
         assert_eq!(before, self.sight(), "the descriptor was silent, and a poll changes something");
-        assert!(!self.host.is_readable(), "a poll without anything new makes it readable");
+        // The one timer may still be set for what has been settled meanwhile, and go off at this moment.
+        assert!(!self.manual || !self.host.is_readable(), "a poll without anything new makes it readable");
     }
 
     /// Polls as the descriptor says until it is silent. Direction (b): polls that find nothing end that soon.
@@ -654,13 +663,18 @@ fn model(manual: bool, strict: bool, seeds: std::ops::Range<u64>, steps: usize) 
     }
 }
 
+// Each in a process of its own: a child that another test starts holds copies of all pipes until it has become its program,
+// so that an end that was closed shows later, when everything seemed to be at rest.
+
 #[test]
 fn h01_model_with_a_manual_clock() {
+    alone!();
     model(true, true, 1..25, 150);
 }
 
 #[test]
 fn h01_model_with_the_real_clock() {
+    alone!();
     model(false, true, 100..112, 100);
 }
 

@@ -163,3 +163,37 @@ fn l06_a_grandchild_outside_of_the_group_holds_nothing_up() {
         kill9(stranger);
     }
 }
+
+/// A server that moves to another process group is out of reach of the group's signals, but it is still our child: every ladder
+/// ends it all the same.
+#[test]
+fn p06_a_server_that_leaves_its_group_is_ended_by_close_shutdown_and_free() {
+    let stubborn = ["--leave-group", "--ignore-eof", "--ignore-sigterm"];
+    let mut host = Host::new().stepwise();
+    let spec = || Spec::demo(&stubborn).stop_grace(20, 20);
+    let peer = host.launch(&spec());
+    host.call(peer, "a", "pid", json!({}));
+    let pid: i32 = host.answer("a").tool_text().parse().unwrap();
+    assert_eq!(host.close(peer), 0);
+    let close = host.to_the_end(peer).pop().unwrap();
+    assert_eq!((close.signal, close.exit_code), (9, -1));
+    wait_gone(pid);
+
+    // Without its stdout it is ended unasked, and replaced (L5).
+    let peer = host.launch(&spec().restart(1, 0, 60_000));
+    host.call(peer, "b", "close_stdout", json!({}));
+    assert_eq!(host.next(MCP_SUPERVISED_EVENT_CLOSE).signal, 9);
+    host.next(MCP_SUPERVISED_EVENT_RECONNECT);
+
+    host.call(peer, "c", "pid", json!({}));
+    let pid: i32 = host.answer("c").tool_text().parse().unwrap();
+    let began = std::time::Instant::now();
+    assert_eq!(host.free(), 0);
+    assert!(began.elapsed() < Duration::from_millis(900), "a killed server is reaped at once");
+    wait_gone(pid);
+
+    let mut host = Host::new();
+    host.launch(&Spec::demo(&stubborn));
+    assert_eq!(host.shutdown(20), 0);
+    host.next(MCP_SUPERVISED_EVENT_SHUTDOWN);
+}

@@ -4,6 +4,7 @@
 mod support;
 
 use serde_json::json;
+use std::time::{Duration, Instant};
 use support::*;
 
 fn resident_kib() -> u64 {
@@ -137,4 +138,79 @@ fn l14_removed_peers_leave_nothing() {
     assert_eq!(children(), [] as [i32; 0]);
     let grown = resident_kib().saturating_sub(resident);
     assert!(grown < 1_024, "{grown} KiB in 100 rounds");
+}
+
+/// What traffic takes is given back when it is over, by one late timer: a peer that was busy costs no more than one that never was.
+#[test]
+fn f01_peers_that_were_busy_are_small_again() {
+    alone!();
+    const PEERS: usize = 40;
+    let mut host = Host::new();
+    let peers: Vec<u64> = (0..PEERS).map(|_| host.launch(&Spec::demo(&[]))).collect();
+    let burst = |host: &mut Host, count: u64| {
+        for (n, peer) in peers.iter().enumerate() {
+            host.call(*peer, &format!("f{n}"), "flood", json!({"count": count, "size": 200}));
+        }
+        // Nothing is copied: what the test keeps itself would be counted.
+        let mut answered = 0;
+        let mut events = [EMPTY; 64];
+        while answered < PEERS {
+            // SAFETY: a live handle, and an array of that many events.
+            let given =
+                unsafe { mcp_supervised_poll(host.raw(), events.as_mut_ptr(), size_of_event(), events.len(), 60_000) };
+            assert!(given > 0);
+            let results = |e: &&mcp_supervised_event| e.message_kind == MCP_SUPERVISED_MESSAGE_RESULT as u32;
+            answered += events[..given as usize].iter().filter(results).count();
+        }
+    };
+    let resident = || {
+        // SAFETY: gives free memory of the C library back to the system, so that it is not counted.
+        unsafe { libc::malloc_trim(0) };
+        resident_kib()
+    };
+    burst(&mut host, 1);
+    let before = resident();
+    burst(&mut host, 2_000);
+    // The late timer is the only thing that can still come.
+    let per_peer = |host: &mut Host| {
+        host.wait_readable(Duration::from_millis(200));
+        assert_eq!(host.poll(0).len(), 0);
+        resident().saturating_sub(before) / PEERS as u64
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while per_peer(&mut host) > 8 && Instant::now() < deadline {}
+    let per_peer = per_peer(&mut host);
+    assert!(per_peer <= 8, "{per_peer} KiB per peer");
+}
+
+/// A peer that has written part of a line holds that part, and no buffer.
+#[test]
+fn f01_a_part_of_a_line_holds_only_its_bytes() {
+    alone!();
+    const PEERS: usize = 40;
+    let mut host = Host::new();
+    let specs = [Spec::shell("read a; read b"), Spec::shell("read a; printf '{\"a'; read b")];
+    let mut resident = Vec::new();
+    for spec in &specs {
+        let peers: Vec<u64> = (0..PEERS).map(|_| host.launch(spec)).collect();
+        for peer in &peers {
+            host.send(*peer, r#"{"jsonrpc":"2.0","method":"a"}"#);
+        }
+        // Every shell that sits in its second read has written what it writes.
+        while peers.iter().any(|peer| !waits_in_read(host.pid(*peer))) {
+            host.poll(0);
+        }
+        host.poll(0);
+        // SAFETY: gives free memory of the C library back to the system, so that it is not counted.
+        unsafe { libc::malloc_trim(0) };
+        resident.push(resident_kib());
+    }
+    let per_peer = resident[1].saturating_sub(resident[0]) / PEERS as u64;
+    assert!(per_peer <= 8, "{per_peer} KiB per peer");
+}
+
+/// Whether a process sleeps in read(2) of its stdin with nothing there to be read.
+fn waits_in_read(pid: i32) -> bool {
+    let syscall = std::fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+    syscall.starts_with(&format!("{} 0x0 ", libc::SYS_read))
 }

@@ -7,17 +7,20 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Size of an ordinary read buffer: one pipe's capacity.
-pub const READ_BYTES: usize = 64 << 10;
-/// Warm buffers that are kept; what comes back beyond it is given to the allocator.
+/// Size of an ordinary read buffer: what one pipe holds, and a little more, so that one read empties a full pipe and has room
+/// for the NUL behind a last line.
+pub const READ_BYTES: usize = (64 << 10) + 64;
+/// Warm ordinary buffers that are kept.
 const KEEP: usize = 8;
-/// A buffer larger than this is not kept: one huge answer must not stay resident for good.
-const KEEP_BYTES: usize = 4 << 20;
+/// Bytes of warm larger buffers that are kept: enough for several large answers under way.
+const KEEP_LARGE: usize = 8 << 20;
 
-/// Spare buffers of one handle.
+/// Spare buffers of one handle. Ordinary and larger ones are kept apart: a small line must not hold a large buffer, which would
+/// count in full against the limit of its peer (F1).
 #[derive(Debug, Default)]
 pub struct Pool {
-    spare: RefCell<Vec<Vec<u8>>>,
+    ordinary: RefCell<Vec<Vec<u8>>>,
+    large: RefCell<Vec<Vec<u8>>>,
 }
 
 impl Pool {
@@ -28,30 +31,47 @@ impl Pool {
 
     /// A buffer of at least `bytes`, every byte of it initialised; what it holds is left over from earlier use.
     pub fn take(&self, bytes: usize) -> Vec<u8> {
-        let mut spare = self.spare.borrow_mut();
-        match spare.iter().rposition(|buffer| buffer.len() >= bytes) {
-            Some(at) => spare.swap_remove(at),
-            None => {
-                drop(spare);
-                vec![0; bytes]
-            }
+        if bytes <= READ_BYTES {
+            return self.ordinary.borrow_mut().pop().unwrap_or_else(|| vec![0; READ_BYTES]);
         }
+        self.take_spare(bytes).unwrap_or_else(|| vec![0; bytes])
+    }
+
+    /// A larger buffer that is there already, if one is large enough.
+    pub fn take_spare(&self, bytes: usize) -> Option<Vec<u8>> {
+        let mut large = self.large.borrow_mut();
+        let fits = large.iter().enumerate().filter(|(_, buffer)| buffer.len() >= bytes);
+        let at = fits.min_by_key(|(_, buffer)| buffer.len())?.0;
+        Some(large.swap_remove(at))
     }
 
     /// Takes a buffer back.
     pub fn give(&self, buffer: Vec<u8>) {
-        let mut spare = self.spare.borrow_mut();
-        if spare.len() < KEEP && (READ_BYTES..=KEEP_BYTES).contains(&buffer.len()) {
-            spare.push(buffer);
+        if buffer.len() == READ_BYTES {
+            let mut ordinary = self.ordinary.borrow_mut();
+            if ordinary.len() < KEEP {
+                ordinary.push(buffer);
+            }
+        } else if buffer.len() > READ_BYTES {
+            let mut large = self.large.borrow_mut();
+            let kept: usize = large.iter().map(Vec::len).sum();
+            if kept + buffer.len() <= KEEP_LARGE {
+                large.push(buffer);
+            }
         }
     }
 
-    /// Lets go of buffers larger than an ordinary one, and of all but one of those: nothing was read for a while.
+    /// Whether more is kept than a handle without traffic should hold.
+    pub fn is_bulky(&self) -> bool {
+        self.ordinary.borrow().len() > 1 || !self.large.borrow().is_empty()
+    }
+
+    /// Lets go of all buffers but one ordinary one: nothing was read for a while.
     pub fn trim(&self) {
-        let mut spare = self.spare.borrow_mut();
-        spare.retain(|buffer| buffer.len() == READ_BYTES);
-        spare.truncate(1);
-        spare.shrink_to_fit();
+        *self.large.borrow_mut() = Vec::new();
+        let mut ordinary = self.ordinary.borrow_mut();
+        ordinary.truncate(1);
+        ordinary.shrink_to_fit();
     }
 }
 
@@ -106,12 +126,26 @@ mod tests {
     #[test]
     fn trimming_keeps_one_ordinary_buffer() {
         let pool = Pool::new();
-        for bytes in [READ_BYTES, READ_BYTES, 1 << 20, 8 << 20] {
+        for bytes in [READ_BYTES, READ_BYTES, 1 << 20, 9 << 20] {
             pool.give(vec![0; bytes]);
         }
-        assert_eq!(pool.spare.borrow().len(), 3, "8 MiB is not kept");
+        assert_eq!(pool.large.borrow().len(), 1, "9 MiB are not kept");
+        assert!(pool.is_bulky());
         pool.trim();
-        assert_eq!(pool.spare.borrow().len(), 1);
+        assert!(!pool.is_bulky());
+        assert_eq!((pool.ordinary.borrow().len(), pool.large.borrow().len()), (1, 0));
         assert_eq!(pool.take(1).len(), READ_BYTES);
+    }
+
+    #[test]
+    fn f01_a_small_need_never_takes_a_large_buffer_and_a_large_one_takes_the_best_fit() {
+        let pool = Pool::new();
+        for bytes in [4 << 20, 1 << 20, 2 << 20] {
+            pool.give(vec![0; bytes]);
+        }
+        assert_eq!(pool.take(2).len(), READ_BYTES);
+        assert_eq!(pool.take(READ_BYTES + 1).len(), 1 << 20);
+        assert_eq!(pool.take(READ_BYTES + 1).len(), 2 << 20);
+        assert_eq!(pool.take(5 << 20).len(), 5 << 20);
     }
 }

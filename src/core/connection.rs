@@ -15,6 +15,9 @@ use super::outbox::Outbox;
 use super::policy::Policy;
 use super::time::{NEVER, Nanos, after};
 
+/// How much is read, beyond what was owed, from those who outlived the process (L3).
+const BEYOND_BYTES: usize = 1 << 20;
+
 /// What the reactor is to do for the peer in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -126,6 +129,8 @@ pub struct Connection {
     stderr_overdue: bool,
     owed_stdout: usize,
     owed_stderr: usize,
+    /// Bytes of stdout that came after those that lay in the pipe at the exit.
+    beyond: usize,
     drain: Drain,
     /// Bytes that nobody will read, once that is known for certain.
     unread: Option<u64>,
@@ -164,6 +169,7 @@ impl Connection {
             stderr_overdue: false,
             owed_stdout: 0,
             owed_stderr: 0,
+            beyond: 0,
             drain: Drain::NotBegun,
             unread: None,
             awaits_hangup: false,
@@ -188,7 +194,25 @@ impl Connection {
 
     /// `count` bytes were read from stdout: some of them may have been owed.
     pub fn stdout_took(&mut self, count: usize) {
+        if self.exit.is_some() {
+            self.beyond += count.saturating_sub(self.owed_stdout);
+        }
         self.owed_stdout = self.owed_stdout.saturating_sub(count);
+    }
+
+    /// stdout was found empty: nothing of what lay in it at the exit can be left, whoever took it.
+    pub fn stdout_empty(&mut self) {
+        self.owed_stdout = 0;
+    }
+
+    /// Nobody waits any longer for those who outlived the process. What it had written itself is still owed.
+    pub fn end_drain(&mut self, ctx: &mut Ctx<'_>, own: &mut Own) {
+        if self.exit.is_some() && self.owed_stdout == 0 {
+            self.close_stdout(ctx, own);
+        }
+        if self.exit.is_some() {
+            self.stderr_due(ctx);
+        }
     }
 
     /// `count` bytes were read from stderr.
@@ -294,6 +318,10 @@ impl Connection {
     pub fn mind_drain(&mut self, ctx: &mut Ctx<'_>, own: &mut Own, room: bool, exit_drain: Nanos) {
         if self.exit.is_none() || !self.stdout_open || self.owed_stdout > 0 {
             return;
+        }
+        if self.beyond > BEYOND_BYTES {
+            // The time stands still while the host has no room, and somebody who writes without end leaves it none.
+            return self.close_stdout(ctx, own);
         }
         match (self.drain, room) {
             (Drain::NotBegun, true) => {

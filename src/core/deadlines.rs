@@ -97,9 +97,11 @@ impl Deadlines {
         self.rows.iter().take_while(move |row| row.0 <= now).filter(move |row| row.2 == timer).map(|row| row.1)
     }
 
-    /// The earliest deadline that is due at `now`. The caller clears it.
-    pub fn due(&self, now: Nanos) -> Option<(u32, Timer)> {
-        self.rows.first().filter(|row| row.0 <= now).map(|row| (row.1, row.2))
+    /// Takes the earliest deadline that is due at `now`. Its peer still has it in its own table, and clears it there.
+    pub fn take_due(&mut self, now: Nanos) -> Option<(u32, Timer)> {
+        let row = *self.rows.first().filter(|row| row.0 <= now)?;
+        self.rows.remove(&row);
+        Some((row.1, row.2))
     }
 }
 

@@ -12,10 +12,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::chunk::{Chunk, Pool, READ_BYTES};
+use super::queue::SMALL;
 use crate::scan::{self, Span};
 
 /// Least room offered to a read, so that a line that crosses buffers is not fetched in crumbs.
 const LEAST_ROOM: usize = 16 << 10;
+
+/// The longest part of a line that is kept by itself; copying a longer one to and fro would cost more than it saves.
+const PARKED_BYTES: usize = 16 << 10;
 
 /// One line, without its end, inside the buffer it arrived in.
 #[derive(Debug, Clone)]
@@ -54,6 +58,8 @@ pub struct Framer {
     /// The buffer that is being filled; its bytes up to `filled` are a line that has not ended.
     open: Option<Vec<u8>>,
     filled: usize,
+    /// The unended line instead of `open`, while nothing more is there to be read: it keeps only its bytes.
+    parked: Vec<u8>,
     /// Up to here no LF was found.
     searched: usize,
     /// The last buffer in which lines ended, while some of them were not handed out.
@@ -73,6 +79,7 @@ impl Framer {
             limit,
             open: None,
             filled: 0,
+            parked: Vec::new(),
             searched: 0,
             chunk: None,
             lines: VecDeque::new(),
@@ -85,6 +92,7 @@ impl Framer {
     /// Room for the next read. Call it only when no line is left (`has_line`).
     pub fn room(&mut self) -> &mut [u8] {
         debug_assert!(self.lines.is_empty());
+        self.unpark();
         let pool = &self.pool;
         let open = self.open.get_or_insert_with(|| pool.take(READ_BYTES));
         if open.len() - self.filled < LEAST_ROOM {
@@ -92,9 +100,17 @@ impl Framer {
             let largest = self.limit.saturating_add(2).max(READ_BYTES);
             let wanted = (open.len() * 2).min(largest).max(self.filled + 2);
             if wanted > open.len() {
-                let mut larger = self.pool.take(wanted);
-                larger[..self.filled].copy_from_slice(&open[..self.filled]);
-                self.pool.give(std::mem::replace(open, larger));
+                match self.pool.take_spare(wanted).filter(|spare| spare.len() <= largest) {
+                    Some(mut larger) => {
+                        larger[..self.filled].copy_from_slice(&open[..self.filled]);
+                        self.pool.give(std::mem::replace(open, larger));
+                    }
+                    None => {
+                        // In place where the allocator can: two copies of a large line are more than the limit allows (W3).
+                        open.reserve_exact(wanted - open.len());
+                        open.resize(wanted, 0);
+                    }
+                }
             }
         }
         // The last byte is kept back: at the end of the stream an unended line needs it for its NUL.
@@ -105,9 +121,31 @@ impl Framer {
     /// `count` bytes were read into the room.
     pub fn filled(&mut self, count: usize) {
         self.filled += count;
+        // A read that did not fill its room has emptied the pipe: what is left of a line may have to wait for long.
+        let emptied = self.open.as_ref().is_some_and(|open| self.filled < open.len() - 1);
         self.cut();
         if self.filled == 0 {
             self.release();
+        } else if emptied && self.filled <= PARKED_BYTES {
+            self.park();
+        }
+    }
+
+    /// Keeps only the bytes of the unended line.
+    fn park(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.parked = open[..self.filled].to_vec();
+            self.pool.give(open);
+        }
+    }
+
+    /// Brings the unended line back to the front of a buffer.
+    fn unpark(&mut self) {
+        if !self.parked.is_empty() {
+            let mut open = self.pool.take(READ_BYTES);
+            open[..self.parked.len()].copy_from_slice(&self.parked);
+            self.open = Some(open);
+            self.parked = Vec::new();
         }
     }
 
@@ -122,6 +160,7 @@ impl Framer {
         if !self.ending || !self.lines.is_empty() {
             return;
         }
+        self.unpark();
         let left = std::mem::take(&mut self.filled);
         if left > 0
             && !self.too_long
@@ -136,6 +175,18 @@ impl Framer {
     /// Whether a line waits to be handed out.
     pub fn has_line(&self) -> bool {
         !self.lines.is_empty()
+    }
+
+    /// Whether traffic has left more room here than one without traffic needs.
+    pub fn is_bulky(&self) -> bool {
+        self.lines.capacity() > SMALL
+    }
+
+    /// Lets go of that room, if nothing is in it.
+    pub fn trim(&mut self) {
+        if self.lines.is_empty() {
+            self.lines = VecDeque::new();
+        }
     }
 
     /// The next line.

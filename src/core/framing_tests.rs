@@ -141,6 +141,26 @@ fn an_idle_framer_holds_no_buffer() {
     assert!(framer.open.is_none());
 }
 
+#[test]
+fn a_part_of_a_line_keeps_only_its_bytes() {
+    let mut framer = framer(1 << 20);
+    framer.room()[..5].copy_from_slice(b"{}\n{\"");
+    framer.filled(5);
+    assert!(framer.open.is_none());
+    assert_eq!((framer.parked.as_slice(), framer.parked.capacity()), (&b"{\""[..], 2));
+    assert_eq!(framer.next_line().unwrap().bytes(), b"{}");
+    framer.room()[..4].copy_from_slice(b"a\":1");
+    framer.filled(4);
+    framer.room()[..2].copy_from_slice(b"}\n");
+    framer.filled(2);
+    assert_eq!(framer.next_line().unwrap().bytes(), b"{\"a\":1}");
+    framer.room()[..3].copy_from_slice(b"end");
+    framer.filled(3);
+    framer.end();
+    assert_eq!(framer.next_line().unwrap().with_nul(), b"end\0");
+    assert!(framer.open.is_none() && framer.parked.is_empty());
+}
+
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => proptest::collection::vec(prop_oneof![Just(b'a'), Just(b' '), Just(b'\r'), Just(b'\t'), Just(0xEF)], 0..12),

@@ -122,6 +122,10 @@ impl StderrLines {
         if !self.part.is_empty() {
             let mut text = String::with_capacity(self.part.len().min(self.line_bytes));
             escape_into(&mut text, &self.part, self.line_bytes);
+            // A long line is rare; its room is not kept for the next one.
+            if self.part.capacity() > 256 {
+                self.part = Vec::new();
+            }
             self.part.clear();
             self.tail.push(&text);
             line(text);

@@ -5,6 +5,8 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
+use super::queue::SMALL;
+
 /// Small lines share a segment up to this size, so that they leave in few slices.
 const SEGMENT: usize = 64 << 10;
 /// Slices of one write. More would not fit a pipe anyway.
@@ -36,6 +38,16 @@ impl Outbox {
             lines: VecDeque::new(),
             pipe_bytes: pipe_bytes as u64,
         }
+    }
+
+    /// Whether traffic has left more room here than a connection without traffic needs.
+    pub fn is_bulky(&self) -> bool {
+        self.lines.capacity() > SMALL
+    }
+
+    /// Lets go of the room that is not used. What may lie unread has to be remembered.
+    pub fn trim(&mut self) {
+        self.lines.shrink_to_fit();
     }
 
     /// Bytes that wait.

@@ -9,6 +9,9 @@ use super::log::Level;
 /// Bytes of text the ring of log lines holds (F2).
 const LOG_BYTES: usize = 64 << 10;
 
+/// A collection of so many entries or fewer is not worth being given back.
+pub const SMALL: usize = 64;
+
 /// An event and whether it is the peer's last.
 #[derive(Debug)]
 pub struct Queued {
@@ -104,6 +107,21 @@ impl EventQueue {
     pub fn end(&mut self) {
         if let Some((_, _, last)) = self.events.back_mut() {
             last.is_final = true;
+        }
+    }
+
+    /// Whether traffic has left more room here than a peer without traffic needs.
+    pub fn is_bulky(&self) -> bool {
+        self.events.capacity() > SMALL || self.logs.capacity() > SMALL
+    }
+
+    /// Lets go of that room where nothing is in it.
+    pub fn trim(&mut self) {
+        if self.events.is_empty() {
+            self.events = VecDeque::new();
+        }
+        if self.logs.is_empty() {
+            self.logs = VecDeque::new();
         }
     }
 

@@ -68,6 +68,8 @@ pub struct Supervisor {
     drained: Vec<u32>,
     /// Peers whose queue has room again: the next turn goes on with what stood still meanwhile (F1).
     eased: Vec<u32>,
+    /// Peers that hold more memory than they need without traffic.
+    bulky: Vec<u32>,
     woken: bool,
     shutdown: Shutdown,
 }
@@ -86,6 +88,7 @@ impl Supervisor {
             ready: VecDeque::new(),
             drained: Vec::new(),
             eased: Vec::new(),
+            bulky: Vec::new(),
             woken: false,
             shutdown: Shutdown::No,
         }
@@ -201,8 +204,12 @@ impl Supervisor {
         // The next peer of this slot must not inherit what this one left to be done.
         self.drained.retain(|slot| *slot != id.slot());
         self.ready.retain(|slot| *slot != id.slot());
+        self.eased.retain(|slot| *slot != id.slot());
+        self.bulky.retain(|slot| *slot != id.slot());
         let entry = &mut self.slots[id.slot() as usize];
-        entry.peer = None;
+        if let Some(mut peer) = entry.peer.take() {
+            peer.clear_deadlines(&mut self.deadlines, id.slot());
+        }
         if entry.generation < u32::MAX {
             self.free.push(id.slot());
         }
@@ -266,19 +273,24 @@ impl Supervisor {
         self.slots.get_mut(slot as usize)?.peer.as_mut()?.stdout_room()
     }
 
-    /// `count` bytes were read into that room; at most `frames` lines are taken now. Says how many were.
-    pub fn stdout_read(&mut self, now: Nanos, slot: u32, count: usize, frames: usize) -> usize {
-        self.with(now, slot, |peer, ctx| peer.stdout_read(ctx, count, frames)).unwrap_or(0)
+    /// `count` bytes were read into that room; at most `lines` lines are taken now. Says how many were.
+    pub fn stdout_read(&mut self, now: Nanos, slot: u32, count: usize, lines: usize) -> usize {
+        self.with(now, slot, |peer, ctx| peer.stdout_read(ctx, count, lines)).unwrap_or(0)
     }
 
-    /// At most `frames` more lines of what was read are taken. Says how many were.
-    pub fn take_lines(&mut self, now: Nanos, slot: u32, frames: usize) -> usize {
-        self.with(now, slot, |peer, ctx| peer.take_lines(ctx, frames)).unwrap_or(0)
+    /// At most `lines` more lines of what was read are taken. Says how many were.
+    pub fn take_lines(&mut self, now: Nanos, slot: u32, lines: usize) -> usize {
+        self.with(now, slot, |peer, ctx| peer.take_lines(ctx, lines)).unwrap_or(0)
     }
 
     /// stdout ended, or cannot be read for the reason given.
     pub fn stdout_ended(&mut self, now: Nanos, slot: u32, failure: Option<String>, stdin: Option<StdinReport>) {
         self.with(now, slot, |peer, ctx| peer.stdout_ended(ctx, failure, stdin));
+    }
+
+    /// stdout was found empty.
+    pub fn stdout_empty(&mut self, now: Nanos, slot: u32) {
+        self.with(now, slot, |peer, ctx| peer.stdout_empty(ctx));
     }
 
     /// Bytes of stderr.
@@ -330,7 +342,7 @@ impl Supervisor {
         while let Some(slot) = self.eased.pop() {
             self.with(now, slot, |peer, ctx| peer.mind_room(ctx));
         }
-        while let Some((slot, timer)) = self.deadlines.due(now) {
+        while let Some((slot, timer)) = self.deadlines.take_due(now) {
             self.with(now, slot, |peer, ctx| peer.due(ctx, timer));
         }
         if let Shutdown::Asked { kill_at: Some(at) } = self.shutdown
@@ -408,9 +420,24 @@ impl Supervisor {
         None
     }
 
-    /// Lets go of memory that only traffic needs.
-    pub fn trim(&self) {
+    /// Whether memory is held that only traffic needs.
+    pub fn is_bulky(&self) -> bool {
+        !self.bulky.is_empty() || self.pool.is_bulky()
+    }
+
+    /// Lets go of it, as far as nothing is in it.
+    pub fn trim(&mut self) {
         self.pool.trim();
+        let mut bulky = std::mem::take(&mut self.bulky);
+        bulky.retain(|slot| {
+            let peer = self.slots[*slot as usize].peer.as_deref_mut();
+            peer.is_some_and(|peer| {
+                peer.trim();
+                peer.in_bulky = peer.is_bulky();
+                peer.in_bulky
+            })
+        });
+        self.bulky = bulky;
     }
 
     fn owes_shutdown(&self) -> bool {
@@ -429,6 +456,10 @@ impl Supervisor {
         let value = step(peer, &mut ctx);
         if was_open && peer.state() == StateName::Closed {
             self.open -= 1;
+        }
+        if !peer.in_bulky && peer.is_bulky() {
+            peer.in_bulky = true;
+            self.bulky.push(slot);
         }
         if !peer.is_ready && !peer.queue.is_empty() {
             peer.is_ready = true;

@@ -85,7 +85,8 @@ pub use mcp_supervised_close_reason::*;
 
 /// Of an event with a `request`: that request or stream is over, and its `user_data` will not be seen again.
 pub const MCP_SUPERVISED_FLAG_COMPLETE: u32 = 1u32 << 0;
-/// Of an event: it is the last one of its peer, or of the handle. mcp_supervised_remove is possible now.
+/// Of an event: it is the last one of its peer, and mcp_supervised_remove is possible now. Of SHUTDOWN: it is the last one of all
+/// peers; only WAKEUP can follow.
 pub const MCP_SUPERVISED_FLAG_FINAL: u32 = 1u32 << 1;
 /// Of a CLOSE or ERROR: a replacement is coming.
 pub const MCP_SUPERVISED_FLAG_WILL_RECONNECT: u32 = 1u32 << 2;
@@ -133,7 +134,8 @@ pub struct mcp_supervised_event {
     pub message_kind: u32,
     /// The code of the server's error object; 0 if it has none that fits.
     pub error_code: i64,
-    /// The exit code of the process; -1 in a CLOSE or ERROR if it did not exit by itself or there was no process.
+    /// The exit code of the process; -1 in a CLOSE, or an ERROR with E_SPAWN or E_HANDSHAKE, if it did not exit by itself or there
+    /// was no process.
     pub exit_code: i32,
     /// The signal that ended the process, 0 if none did.
     pub signal: i32,
@@ -152,7 +154,7 @@ pub struct mcp_supervised_event {
     /// LOG: lines dropped before this one.
     pub count: u64,
     /// CLOSE: the first number given by mcp_supervised_send of which the dead server cannot have read a byte; 0 if there is
-    /// none.
+    /// none, or if that cannot be known, as after the end of stdin was asked for.
     pub unread_from: u64,
     /// Reserved, 0.
     pub era: u32,
@@ -176,8 +178,10 @@ pub struct mcp_supervised_event {
     pub id_len: usize,
 }
 
-/// The smallest event a host can ask for: that of the first version.
-pub const EVENT_SIZE: usize = size_of::<mcp_supervised_event>();
+/// The smallest event a host can ask for: the size it had in the first version, which does not change when fields are added.
+pub const EVENT_SIZE: usize = 120 + 4 * (size_of::<*const c_char>() + size_of::<usize>());
+
+const _: () = assert!(EVENT_SIZE <= size_of::<mcp_supervised_event>() && EVENT_SIZE.is_multiple_of(8));
 
 /// What the payload of an event that was handed out points into.
 #[derive(Debug)]
@@ -188,7 +192,8 @@ pub enum Held {
     Text(Box<[u8]>),
 }
 
-const EMPTY: mcp_supervised_event = mcp_supervised_event {
+/// An event with nothing in it.
+pub const EMPTY: mcp_supervised_event = mcp_supervised_event {
     kind: 0,
     flags: 0,
     peer: 0,
@@ -404,15 +409,16 @@ fn set_text(out: &mut mcp_supervised_event, text: String, held: &mut Vec<Held>) 
     held.push(Held::Text(bytes));
 }
 
-/// Writes an event into the host's array, whose elements have the size that the host was compiled with: a shorter one is
-/// filled as far as it goes, the rest of a longer one is zeroed (H5).
+/// Writes an event into the host's array, whose elements have the size that the host was compiled with: one that was compiled
+/// with an older header gets the fields it knows, the rest of a larger one is zeroed (H5).
 ///
 /// # Safety
 ///
 /// `at` names `size` writable bytes, and `size` is at least `EVENT_SIZE`.
 pub unsafe fn write(event: &mcp_supervised_event, at: *mut u8, size: usize) {
-    // SAFETY: both have at least EVENT_SIZE bytes, and the event is a local of the library.
-    unsafe { ptr::copy_nonoverlapping(ptr::from_ref(event).cast::<u8>(), at, EVENT_SIZE) };
-    // SAFETY: `size` bytes can be written, and EVENT_SIZE of them have been.
-    unsafe { at.add(EVENT_SIZE).write_bytes(0, size - EVENT_SIZE) };
+    let known = size.min(size_of::<mcp_supervised_event>());
+    // SAFETY: both have at least `known` bytes, and the event is a local of the library.
+    unsafe { ptr::copy_nonoverlapping(ptr::from_ref(event).cast::<u8>(), at, known) };
+    // SAFETY: `size` bytes can be written, and `known` of them have been.
+    unsafe { at.add(known).write_bytes(0, size - known) };
 }

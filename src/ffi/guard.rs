@@ -146,7 +146,7 @@ pub unsafe fn wake(handle: *const mcp_supervised) -> i32 {
 }
 
 /// Ends the handle. In a forked child only its descriptors and its memory go: the processes, the epoll and what is in the
-/// pipes belong to the parent.
+/// pipes belong to the parent. They stay if the fork came while another thread was at work inside the handle.
 ///
 /// # Safety
 ///
@@ -163,14 +163,20 @@ pub unsafe fn free(handle: *mut mcp_supervised) -> i32 {
         return MCP_SUPERVISED_E_BUSY as i32;
     }
     known.magic.store(!MAGIC, Ordering::Relaxed);
-    // SAFETY: it was made by `Box::new`, nobody is inside, and nobody gets in any more.
+    if forked && known.entered.load(Ordering::Acquire) && !known.wake.is_waiting() {
+        // The fork came while another thread of the parent was changing what is in here; this copy of it may be half changed, and
+        // its thread is not here to go on. It is left as it is. The descriptors are close-on-exec.
+        return MCP_SUPERVISED_OK as i32;
+    }
+    // SAFETY: it was made by `Box::new`, nobody gets in any more, and nobody is inside: `entered` was ours to take, or this is
+    // the only thread of a forked child whose parent's threads were outside or waiting in the kernel.
     let handle = unsafe { Box::from_raw(handle) };
     // A panic in here must not cross the boundary either; whatever it leaves behind, the handle is gone.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         let Inner { reactor, held, .. } = handle.inner.into_inner();
         drop(held);
         if forked {
-            drop(reactor);
+            reactor.abandon();
         } else {
             reactor.end();
         }

@@ -68,8 +68,8 @@ pub unsafe extern "C" fn mcp_supervised_fd(handle: *mut mcp_supervised) -> i32 {
 ///
 /// `event_size` is sizeof(mcp_supervised_event) as the host was compiled; the elements of the array lie that far apart.
 /// `timeout_ms`: 0 does not block; -1 blocks until there is an event or a signal; otherwise it blocks at most that many
-/// milliseconds. `max_events` 0 only drives, and `events` may be NULL then. A signal ends the wait, and the number of events may
-/// then be 0.
+/// milliseconds. `max_events` 0 only drives, and `events` may be NULL then. The number of events may be 0 before the time is over:
+/// after a signal, and when servers keep the library busy with what leads to no event.
 ///
 /// The payloads of the events are valid until the next mcp_supervised_poll or mcp_supervised_free on this handle. Events of
 /// one peer come in order; peers take turns. Errors: E_NULL (`events`), E_INVALID (`event_size` smaller than the first version's,
@@ -180,7 +180,8 @@ pub unsafe extern "C" fn mcp_supervised_shutdown(handle: *mut mcp_supervised, gr
 
 /// Ends the handle: closes the stdin of every server, kills every process group, reaps for at most one second in all, closes the
 /// descriptor (take it out of your loop before) and frees everything, payloads included. NULL does nothing. In the child of a
-/// fork it closes descriptors and frees memory, and touches no server. Errors: E_BUSY (another thread is inside the handle),
+/// fork it closes descriptors and frees memory, and touches no server; if another thread was at work inside the handle at the
+/// fork, memory and descriptors stay, the latter until an exec. Errors: E_BUSY (another thread is inside the handle),
 /// E_BAD_HANDLE; nothing is freed then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_free(handle: *mut mcp_supervised) -> i32 {

@@ -20,9 +20,9 @@ pub enum mcp_supervised_limit {
     /// Lines up to this length have their whole JSON grammar checked; of longer ones UTF-8, strings, brackets and the
     /// envelope. Default 64 KiB.
     MCP_SUPERVISED_LIMIT_GRAMMAR_BYTES = 5,
-    /// LOG events that are kept; the oldest are dropped, with a count. Default 256.
+    /// LOG events that are kept, and no more than 64 KiB of text; the oldest are dropped, with a count. Default 256.
     MCP_SUPERVISED_LIMIT_LOG_LINES = 6,
-    /// The longest LOG line after escaping, in bytes. Default 4096.
+    /// The longest LOG line after escaping, in bytes. Default 4096, from 16 to 1 MiB.
     MCP_SUPERVISED_LIMIT_LOG_LINE_BYTES = 7,
     /// Requests and streams of a peer that may be under way. Default 16384.
     MCP_SUPERVISED_LIMIT_MAX_IN_FLIGHT = 8,

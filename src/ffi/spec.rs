@@ -24,7 +24,8 @@ pub const MCP_SUPERVISED_NO_RESTART: u32 = u32::MAX - 1;
 pub enum mcp_supervised_mode {
     /// MCP 2026-07-28, without a handshake; nothing is sent unasked. The default.
     MCP_SUPERVISED_MODE_MODERN = 1,
-    /// Lines only: the library writes nothing of its own, and every line of the server is a MESSAGE.
+    /// Lines only: the library writes nothing of its own, tracks nothing, and every JSON-RPC message of the server, and every
+    /// JSON array, is a MESSAGE. What is neither is an ERROR with MCP_SUPERVISED_E_MALFORMED, as in the other modes.
     MCP_SUPERVISED_MODE_RAW = 2,
 }
 
@@ -276,6 +277,7 @@ pub unsafe extern "C" fn mcp_supervised_spec_limit(spec: *mut mcp_supervised_spe
     // SAFETY: the caller's promise is passed on.
     unsafe {
         set(spec, |spec| {
+            spec.limits.retain(|(known, _)| *known != kind);
             spec.limits.push((kind, value));
             Ok(())
         })

@@ -13,6 +13,8 @@ use crate::sys::{Error, Eventfd};
 pub struct Wake {
     bell: Eventfd,
     woken: AtomicBool,
+    /// The thread inside the handle sits in the kernel and changes nothing.
+    waiting: AtomicBool,
 }
 
 impl Wake {
@@ -25,6 +27,16 @@ impl Wake {
     /// Whether the host woke us since the last look.
     pub fn take(&self) -> bool {
         self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::Acquire)
+    }
+
+    /// Around each wait.
+    pub fn set_waiting(&self, waiting: bool) {
+        self.waiting.store(waiting, Ordering::Release);
+    }
+
+    /// Whether whoever is inside the handle only waits: a fork taken now has a whole copy of it.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire)
     }
 
     /// The descriptor to watch.
@@ -43,7 +55,7 @@ pub struct Doorbell {
 impl Doorbell {
     /// A silent bell.
     pub fn new() -> Result<Self, Error> {
-        let wake = Wake { bell: Eventfd::new()?, woken: AtomicBool::new(false) };
+        let wake = Wake { bell: Eventfd::new()?, woken: AtomicBool::new(false), waiting: AtomicBool::new(false) };
         Ok(Self { wake: Arc::new(wake), rung: false })
     }
 

@@ -20,11 +20,13 @@ pub struct End {
     pub ready: bool,
     /// The other side is gone. It is told once, so it has to be remembered (an edge may bring data and hang-up together).
     pub hung_up: bool,
+    /// Writing failed for another reason than that nobody reads.
+    pub failed: bool,
 }
 
 impl End {
     fn new(fd: OwnedFd, ready: bool) -> Self {
-        Self { fd, ready, hung_up: false }
+        Self { fd, ready, hung_up: false, failed: false }
     }
 
     /// The descriptor.

@@ -6,6 +6,7 @@ mod clock;
 mod doorbell;
 mod link;
 mod spec;
+mod sweep;
 mod tokens;
 mod turn;
 
@@ -32,6 +33,7 @@ use crate::core::supervisor::{Supervisor, Told};
 use crate::core::time::{Nanos, ms};
 use crate::sys::{self, Features, SigchldBell, SpawnError};
 use link::Link;
+use sweep::Sweep;
 
 /// Events fetched from the kernel by one call.
 const EVENTS: usize = 256;
@@ -39,6 +41,10 @@ const EVENTS: usize = 256;
 const WRITE_AT: usize = 64 << 10;
 /// What a request has beside its params, at most as far as it matters for when it is written.
 const LINE_OVERHEAD: usize = 1024;
+/// From the traffic that took memory to the moment it is given back: one late wake-up of a handle that has nothing else to do.
+const TRIM_AFTER: u64 = 1_000_000_000;
+/// Turns of one poll that lead to no event.
+const MOST_TURNS: u32 = 32;
 /// How long `free` waits for killed processes to be reaped (P7).
 const FREE_WAITS: Duration = Duration::from_secs(1);
 
@@ -102,7 +108,9 @@ pub struct Reactor {
     scratch: Vec<u8>,
     /// The last poll handed out at most one event: whoever sends now waits for the answer (a batch would come in batches).
     was_quiet: bool,
-    sweep: turn::Sweep,
+    sweep: Sweep,
+    /// When memory that only traffic needs is let go of, on the real clock.
+    trim_at: Option<u64>,
     sigchld: Option<(SigchldBell, sys::Eventfd)>,
 }
 
@@ -142,7 +150,8 @@ impl Reactor {
             spare_work: Vec::new(),
             scratch: Vec::new(),
             was_quiet: true,
-            sweep: turn::Sweep::default(),
+            sweep: Sweep::default(),
+            trim_at: None,
             sigchld,
         })
     }
@@ -266,7 +275,7 @@ impl Reactor {
     fn has_output(&self, slot: u32) -> bool {
         let end = self.links[slot as usize].as_ref().and_then(|link| link.stdin.as_ref());
         let queued = self.core.connection(slot).is_some_and(|conn| conn.outbox.queued() > 0);
-        end.is_some_and(|end| end.hung_up || (end.ready && queued))
+        end.is_some_and(|end| end.hung_up || end.failed || (end.ready && queued))
     }
 
     /// Ends a peer for good.
@@ -320,22 +329,23 @@ impl Reactor {
     /// Makes one turn and hands out up to `max` events. With a timeout it goes on making turns until there is something to
     /// hand out, the time is over or a signal came; `None` is without limit.
     pub fn poll(&mut self, max: usize, timeout: Option<Duration>, mut out: impl FnMut(Told)) -> Result<usize, Error> {
-        let until = timeout.map(|timeout| Instant::now().checked_add(timeout));
+        let at_once = timeout == Some(Duration::ZERO);
+        let until = timeout.filter(|_| !at_once).and_then(|timeout| Instant::now().checked_add(timeout));
         let mut given = 0;
-        let now = self.clock.now();
-        self.core.begin_poll(now);
-        self.act_all(now);
+        let mut turns = 0;
+        if self.core.has_work() {
+            let now = self.clock.now();
+            self.core.begin_poll(now);
+            self.act_all(now);
+        }
         loop {
-            let wait = match until {
-                _ if self.has_work() => Some(Duration::ZERO),
-                None | Some(None) => None,
-                Some(Some(_)) if timeout == Some(Duration::ZERO) => Some(Duration::ZERO),
-                Some(Some(until)) => Some(until.saturating_duration_since(Instant::now())),
-            };
-            if wait != Some(Duration::ZERO) {
+            let wait = if at_once || self.has_work() {
+                Some(Duration::ZERO)
+            } else {
                 // The turn before may have set deadlines.
                 self.arm();
-            }
+                until.map(|until| until.saturating_duration_since(Instant::now()))
+            };
             let interrupted = self.turn(wait)?;
             while given < max {
                 let Some(told) = self.core.next_event() else {
@@ -344,8 +354,12 @@ impl Reactor {
                 given += 1;
                 out(told);
             }
-            let over = wait.is_some() && matches!(until, Some(Some(until)) if until <= Instant::now());
-            if given > 0 || max == 0 || interrupted || over {
+            turns += 1;
+            if turns >= MOST_TURNS {
+                // A wait of no length notices no signal: a host whose servers keep us busy without an event gets its turn.
+                break;
+            }
+            if given > 0 || max == 0 || interrupted || at_once || until.is_some_and(|until| until <= Instant::now()) {
                 break;
             }
         }
@@ -366,6 +380,9 @@ impl Reactor {
 
     /// Rule H1, at the end of every call: the timer is armed for what is due later, the bell rung for what is due now.
     fn settle(&mut self) {
+        if self.trim_at.is_none() && self.core.is_bulky() {
+            self.trim_at = Some(sys::monotonic_ns() + TRIM_AFTER);
+        }
         self.arm();
         if self.has_work() {
             self.bell.ring();
@@ -375,7 +392,7 @@ impl Reactor {
     /// Arms the timer if something is due before what it is armed for. One that fires early costs a turn and is set anew.
     fn arm(&mut self) {
         let deadline = if self.clock.is_manual() { None } else { self.core.next_deadline() };
-        let earliest = [deadline, self.sweep.next()].into_iter().flatten().min();
+        let earliest = [deadline, self.sweep.next(), self.trim_at].into_iter().flatten().min();
         if let Some(at) = earliest
             && self.armed.is_none_or(|armed| at < armed)
             && self.timer.arm_at(at).is_ok()
@@ -392,6 +409,22 @@ impl Reactor {
             link.is_listed = true;
             self.work.push(slot);
         }
+    }
+
+    /// Memory that only traffic needs is given back when the time has come. While there is traffic it is soon taken again.
+    fn trim_if_due(&mut self) {
+        // The timer is armed for this moment, or for an earlier one.
+        if self.armed.is_none() && self.trim_at.is_some_and(|at| at <= sys::monotonic_ns()) {
+            self.trim_at = None;
+            self.core.trim();
+            self.scratch = Vec::new();
+        }
+    }
+
+    /// Gives memory and descriptors back in a forked child, and touches nothing else. The bell's handler belongs to the parent,
+    /// and the lock around it may have been held by a thread that does not exist here.
+    pub fn abandon(mut self) {
+        std::mem::forget(self.sigchld.take());
     }
 
     /// Ends everything now: stdin closed, groups killed, reaped for a bounded time (P7). Not for a forked child.

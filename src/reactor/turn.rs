@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::link::{Got, read};
 use super::tokens::{BELL, CHILD, Part, TIMER, parse};
 use super::{EVENTS, Error, Reactor};
-use crate::core::connection::{Action, StdinReport};
+use crate::core::connection::Action;
 use crate::core::log::Level;
 use crate::core::outbox::no_slices;
 use crate::core::time::Nanos;
@@ -16,7 +16,7 @@ use crate::sys::{self, Peek, Signalled};
 /// Bytes of one peer's stdout that a turn reads.
 const STDOUT_BYTES: usize = 256 << 10;
 /// Lines of one peer's stdout that a turn takes.
-const STDOUT_FRAMES: usize = 512;
+const STDOUT_LINES: usize = 512;
 /// Bytes of one peer's stderr that a turn reads: more than a pipe holds, so that what a dead server left is read at once.
 const STDERR_BYTES: usize = 128 << 10;
 /// What a pipe holds.
@@ -31,6 +31,7 @@ impl Reactor {
     pub(super) fn turn(&mut self, wait: Option<Duration>) -> Result<bool, Error> {
         let interrupted = self.wait(wait)?;
         let now = self.clock.now();
+        self.trim_if_due();
         if self.bell.wake().take() {
             self.core.woken();
         }
@@ -66,7 +67,10 @@ impl Reactor {
     /// after the other, and what comes now is a new edge.
     fn wait(&mut self, mut wait: Option<Duration>) -> Result<bool, Error> {
         for _ in 0..=self.links.len() * PARTS / EVENTS {
-            match self.poll.poll(&mut self.events, wait) {
+            self.bell.wake().set_waiting(true);
+            let looked = self.poll.poll(&mut self.events, wait);
+            self.bell.wake().set_waiting(false);
+            match looked {
                 Ok(()) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(true),
                 Err(error) => return Err(Error::Io { call: "epoll_wait", error }),
@@ -139,7 +143,7 @@ impl Reactor {
                 return;
             };
             let Some(conn) = self.core.connection(slot) else { return };
-            if !end.ready || end.hung_up || conn.outbox.queued() == 0 {
+            if !end.ready || end.hung_up || end.failed || conn.outbox.queued() == 0 {
                 return;
             }
             let mut slices = no_slices();
@@ -154,8 +158,13 @@ impl Reactor {
                     end.ready = false;
                     return;
                 }
-                Err(_) => {
+                Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {
                     end.hung_up = true;
+                    return;
+                }
+                // It cannot be written any more, but that says nothing about who can still read it.
+                Err(_) => {
+                    end.failed = true;
                     return;
                 }
             }
@@ -165,13 +174,13 @@ impl Reactor {
     /// Reads stdout while the host has room; true if something is left that nothing will tell about.
     fn read_stdout(&mut self, now: Nanos, slot: u32) -> bool {
         let mut bytes = STDOUT_BYTES;
-        let mut frames = STDOUT_FRAMES;
+        let mut lines = STDOUT_LINES;
         loop {
             if self.core.has_backlog(slot) {
-                if frames == 0 {
+                if lines == 0 {
                     return true;
                 }
-                frames -= self.core.take_lines(now, slot, frames);
+                lines -= self.core.take_lines(now, slot, lines);
                 continue;
             }
             if !self.core.wants_stdout(slot) {
@@ -182,16 +191,21 @@ impl Reactor {
             if !end.ready {
                 return false;
             }
-            if bytes == 0 || frames == 0 {
+            if bytes == 0 || lines == 0 {
                 return true;
             }
             let Some(room) = self.core.stdout_room(slot) else { return false };
             match read(end, room) {
                 Got::Bytes(count) => {
                     bytes = bytes.saturating_sub(count);
-                    frames -= self.core.stdout_read(now, slot, count, frames);
+                    lines -= self.core.stdout_read(now, slot, count, lines);
                 }
-                Got::Nothing => return false,
+                Got::Nothing => {
+                    if link.exit_told {
+                        self.core.stdout_empty(now, slot);
+                    }
+                    return false;
+                }
                 Got::End => {
                     // A process that ends lets go of its pipes first; without a pidfd this is the moment to look.
                     link.exit_ready |= link.process.pidfd().is_none();
@@ -268,12 +282,11 @@ impl Reactor {
     }
 
     fn look_at_stdin(&mut self, now: Nanos, slot: u32) {
-        let Some(end) = self.links[slot as usize].as_ref().and_then(|link| link.stdin.as_ref()) else {
-            return;
-        };
-        if end.hung_up {
-            let unread = sys::io::unread(end.fd()).unwrap_or(0) as u64;
-            self.core.stdin_gone(now, slot, StdinReport { unread, hung_up: true });
+        let Some(link) = self.links[slot as usize].as_ref() else { return };
+        if link.stdin.as_ref().is_some_and(|end| end.hung_up || end.failed)
+            && let Some(report) = link.stdin_report()
+        {
+            self.core.stdin_gone(now, slot, report);
         }
     }
 
@@ -289,7 +302,12 @@ impl Reactor {
             Peek::Exited(exit) => {
                 link.exit_told = true;
                 let report = link.exit_report(exit);
+                // What is owed is read until the pipe is empty, even if somebody else takes it first.
+                let open = link.stdout.as_mut().map(|end| end.ready = true).is_some();
                 self.core.exited(now, slot, report);
+                if open {
+                    self.list(slot);
+                }
             }
         }
     }
@@ -352,76 +370,5 @@ impl Reactor {
         if let Some(link) = self.links[slot as usize].as_mut() {
             link.close(part, self.poll.registry());
         }
-    }
-
-    /// Looks at the children that have no pidfd: from time to time, and before a deadline is judged, so that a process that is
-    /// gone is not taken for one that runs on (L5) and its output not thrown away.
-    fn sweep_if_due(&mut self, now: Nanos) {
-        if self.sweep.slots.is_empty() {
-            return;
-        }
-        let judges = self.core.next_deadline().is_some_and(|at| at <= now);
-        if !judges && !self.sweep.is_due() {
-            return;
-        }
-        let bell_works = self.sigchld.as_ref().is_some_and(|(bell, _)| bell.is_in_place());
-        for at in 0..self.sweep.slots.len() {
-            let slot = self.sweep.slots[at];
-            if let Some(link) = self.links[slot as usize].as_mut() {
-                link.exit_ready = true;
-                self.list(slot);
-            }
-        }
-        self.sweep.done(bell_works);
-    }
-}
-
-/// Exits are looked for from time to time where no pidfd tells about them. The host's manual clock does not rule this: it is
-/// no deadline, it stands for a descriptor that the system does not have.
-#[derive(Debug, Default)]
-pub(super) struct Sweep {
-    slots: Vec<u32>,
-    at: Option<u64>,
-}
-
-/// Between two looks.
-const SWEEP_EVERY: u64 = 20_000_000;
-/// Between two looks when SIGCHLD tells as well.
-const SWEEP_SELDOM: u64 = 1_000_000_000;
-
-impl Sweep {
-    /// A child without a pidfd came to life.
-    pub fn add(&mut self, slot: u32) {
-        self.slots.push(slot);
-        self.now();
-    }
-
-    /// It is over.
-    pub fn remove(&mut self, slot: u32) {
-        self.slots.retain(|listed| *listed != slot);
-        if self.slots.is_empty() {
-            self.at = None;
-        }
-    }
-
-    /// Look at once.
-    pub fn now(&mut self) {
-        if !self.slots.is_empty() {
-            self.at = Some(0);
-        }
-    }
-
-    /// When the next look is due, on the real clock.
-    pub fn next(&self) -> Option<u64> {
-        self.at
-    }
-
-    fn is_due(&self) -> bool {
-        self.at.is_some_and(|at| at <= sys::monotonic_ns())
-    }
-
-    fn done(&mut self, told_otherwise: bool) {
-        let pause = if told_otherwise { SWEEP_SELDOM } else { SWEEP_EVERY };
-        self.at = (!self.slots.is_empty()).then(|| sys::monotonic_ns() + pause);
     }
 }

@@ -44,8 +44,8 @@ impl Eventfd {
     /// # Errors
     ///
     /// No descriptors were left.
-    pub fn duplicate(&self) -> Result<OwnedFd, Error> {
-        duplicate(self.fd.as_fd())
+    pub fn duplicate(&self) -> Result<Self, Error> {
+        Ok(Self { fd: duplicate(self.fd.as_fd())? })
     }
 }
 

@@ -131,6 +131,7 @@ impl Process {
 
     /// Whether nothing is left to reap.
     #[must_use]
+    #[cfg(test)]
     pub fn is_reaped(&self) -> bool {
         matches!(self.state, State::Gone(_))
     }
@@ -156,8 +157,48 @@ impl Process {
         self.seen()
     }
 
-    /// Sends a signal to everybody in the group. Sends nothing when the group cannot be named without doubt.
+    /// Sends a signal to everybody in the group, and to the leader wherever it is: one that has moved to another group is still
+    /// our child. Sends nothing when the group cannot be named without doubt.
     pub fn signal_group(&mut self, signal: i32) -> Signalled {
+        let answer = self.signal_members(signal);
+        if self.peek() == Peek::Running && self.has_left_its_group() {
+            return self.signal_leader(signal);
+        }
+        answer
+    }
+
+    /// Whether the leader is in another group than the one it was started in. Only for one that runs, whose number is ours.
+    fn has_left_its_group(&self) -> bool {
+        // SAFETY: takes a number.
+        let group = unsafe { libc::getpgid(self.pid) };
+        group > 0 && group != self.pid
+    }
+
+    /// The leader alone.
+    fn signal_leader(&mut self, signal: i32) -> Signalled {
+        let sent = match &self.pidfd {
+            // SAFETY: the descriptor is open; the null pointer means "as kill would send it".
+            Some(pidfd) => unsafe {
+                libc::syscall(
+                    libc::SYS_pidfd_send_signal,
+                    libc::c_long::from(pidfd.as_raw_fd()),
+                    libc::c_long::from(signal),
+                    std::ptr::null::<libc::siginfo_t>(),
+                    0 as libc::c_ulong,
+                )
+            },
+            // SAFETY: takes two numbers. It was just seen to run and to be ours, and is above 1.
+            None if self.pid > 1 => unsafe { libc::kill(self.pid, signal) }.into(),
+            None => 0,
+        };
+        match (sent, last_errno()) {
+            (0, _) => Signalled::Sent,
+            (_, libc::ESRCH) => Signalled::NobodyLeft,
+            (_, errno) => Signalled::Refused(errno),
+        }
+    }
+
+    fn signal_members(&mut self, signal: i32) -> Signalled {
         if let Some(answer) = self.signal_through_pidfd(signal) {
             return answer;
         }

@@ -10,13 +10,12 @@
 //! A child that the host forks inherits the handler; its own SIGCHLD rings our bell for nothing, which costs one sweep.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
 
 use signal_hook::SigId;
 use signal_hook::low_level::{register, unregister};
 
-use super::{Error, last_errno};
+use super::{Error, Eventfd, last_errno};
 
 /// Rings as long as it lives.
 #[derive(Debug)]
@@ -28,36 +27,24 @@ pub struct SigchldBell {
 static REGISTRY: Mutex<Option<libc::sighandler_t>> = Mutex::new(None);
 
 impl SigchldBell {
-    /// Adds 1 to `eventfd`, which is kept until the bell is dropped, at each SIGCHLD. It must not block.
+    /// Rings `bell`, which is kept until this is dropped, at each SIGCHLD.
     ///
     /// # Errors
     ///
     /// The handler could not be installed.
-    pub fn new(eventfd: OwnedFd) -> Result<SigchldBell, Error> {
+    pub fn new(bell: Eventfd) -> Result<SigchldBell, Error> {
         let mut registry = REGISTRY.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let before = disposition()?;
-        let ring = move || {
-            // Every library function a handler calls has to leave errno as the interrupted code knows it.
-            // SAFETY: the address of this thread's errno, valid as long as the thread runs.
-            let errno = unsafe { libc::__errno_location() };
-            // SAFETY: as above.
-            let saved = unsafe { *errno };
-            let one = 1_u64.to_ne_bytes();
-            // SAFETY: the pointer and the length describe `one`. A full counter is an error, and means that it is ringing already.
-            let _ = unsafe { libc::write(eventfd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-            // SAFETY: as above.
-            unsafe { *errno = saved };
-        };
         // SAFETY: the action calls nothing but write(2), which is async-signal-safe, does not allocate and cannot panic.
-        let id = unsafe { register(libc::SIGCHLD, ring) }
+        let id = unsafe { register(libc::SIGCHLD, move || bell.ring()) }
             .map_err(|error| Error::new("sigaction", error.raw_os_error().unwrap_or(0)))?;
-        let bell = SigchldBell { id };
+        let registered = SigchldBell { id };
         let after = disposition()?;
         if after.sa_sigaction != before.sa_sigaction {
             *registry = Some(after.sa_sigaction);
             repair(&before, after)?;
         }
-        Ok(bell)
+        Ok(registered)
     }
 
     /// Whether signals still reach us: whether nobody has replaced the handler since.

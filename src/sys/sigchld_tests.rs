@@ -4,16 +4,8 @@ use super::*;
 use crate::sys::io::{read, wait};
 use crate::sys::testing::{in_subprocess, shell, start, wait_dead};
 use crate::sys::{Features, Peek};
-use std::os::fd::{AsFd, FromRawFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-fn eventfd() -> OwnedFd {
-    // SAFETY: takes two numbers.
-    let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-    assert!(fd >= 0);
-    // SAFETY: just made, and nobody else knows it.
-    unsafe { OwnedFd::from_raw_fd(fd) }
-}
 
 fn set(handler: libc::sighandler_t, flags: i32) {
     // SAFETY: all zeroes is a valid action.
@@ -40,8 +32,8 @@ fn die_once() {
 #[test]
 fn it_rings_and_stops_ringing() {
     in_subprocess!({
-        let event = eventfd();
-        let bell = SigchldBell::new(event.try_clone().unwrap()).unwrap();
+        let event = Eventfd::new().unwrap();
+        let bell = SigchldBell::new(event.duplicate().unwrap()).unwrap();
         assert!(bell.is_in_place());
         die_once();
         assert_eq!(wait(event.as_fd(), libc::POLLIN, 30_000).unwrap(), libc::POLLIN);
@@ -50,7 +42,7 @@ fn it_rings_and_stops_ringing() {
         die_once();
         assert_eq!(wait(event.as_fd(), libc::POLLIN, 0).unwrap(), 0);
         // And once more, with the handler already there.
-        let bell = SigchldBell::new(event.try_clone().unwrap()).unwrap();
+        let bell = SigchldBell::new(event.duplicate().unwrap()).unwrap();
         assert!(bell.is_in_place());
         die_once();
         assert_eq!(wait(event.as_fd(), libc::POLLIN, 30_000).unwrap(), libc::POLLIN);
@@ -60,7 +52,7 @@ fn it_rings_and_stops_ringing() {
 #[test]
 fn the_handler_has_the_flags_a_host_needs() {
     in_subprocess!({
-        let _bell = SigchldBell::new(eventfd()).unwrap();
+        let _bell = SigchldBell::new(Eventfd::new().unwrap()).unwrap();
         let flags = disposition().unwrap().sa_flags;
         assert_eq!(flags & (libc::SA_ONSTACK | libc::SA_RESTART), libc::SA_ONSTACK | libc::SA_RESTART);
     });
@@ -70,8 +62,8 @@ fn the_handler_has_the_flags_a_host_needs() {
 fn the_hosts_handler_goes_on_with_its_flags() {
     in_subprocess!({
         set(host_handler as *const () as libc::sighandler_t, libc::SA_NOCLDSTOP);
-        let event = eventfd();
-        let _bell = SigchldBell::new(event.try_clone().unwrap()).unwrap();
+        let event = Eventfd::new().unwrap();
+        let _bell = SigchldBell::new(event.duplicate().unwrap()).unwrap();
         assert_eq!(disposition().unwrap().sa_flags & libc::SA_NOCLDSTOP, libc::SA_NOCLDSTOP);
         die_once();
         assert_eq!(wait(event.as_fd(), libc::POLLIN, 30_000).unwrap(), libc::POLLIN);
@@ -83,7 +75,7 @@ fn the_hosts_handler_goes_on_with_its_flags() {
 fn an_ignored_sigchld_still_reaps_the_hosts_children() {
     in_subprocess!({
         set(libc::SIG_IGN, 0);
-        let _bell = SigchldBell::new(eventfd()).unwrap();
+        let _bell = SigchldBell::new(Eventfd::new().unwrap()).unwrap();
         let child = start(&shell("exit 0"), &Features::none());
         // SAFETY: the status is not asked for. With automatic reaping this waits for the end and finds nothing.
         let got = unsafe { libc::waitpid(child.process.pid(), std::ptr::null_mut(), 0) };
@@ -94,10 +86,10 @@ fn an_ignored_sigchld_still_reaps_the_hosts_children() {
 #[test]
 fn a_handler_installed_later_is_the_hosts() {
     in_subprocess!({
-        let bell = SigchldBell::new(eventfd()).unwrap();
+        let bell = SigchldBell::new(Eventfd::new().unwrap()).unwrap();
         set(host_handler as *const () as libc::sighandler_t, 0);
         assert!(!bell.is_in_place());
-        let second = SigchldBell::new(eventfd()).unwrap();
+        let second = SigchldBell::new(Eventfd::new().unwrap()).unwrap();
         assert!(!second.is_in_place());
         assert_eq!(disposition().unwrap().sa_flags & libc::SA_ONSTACK, 0, "what is the host's is left alone");
     });

@@ -116,6 +116,7 @@ pub enum SpawnError {
 impl SpawnError {
     /// The system's number for it.
     #[must_use]
+    #[cfg(test)]
     pub fn errno(&self) -> i32 {
         match self {
             SpawnError::CommandNotFound { errno, .. }

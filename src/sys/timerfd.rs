@@ -47,12 +47,14 @@ impl Timer {
     /// # Errors
     ///
     /// None is known to happen with a valid timer.
+    #[cfg(test)]
     pub fn disarm(&self) -> Result<(), Error> {
         self.set(0)
     }
 
     /// How often it has expired since it was armed or last read: 0 or 1. Afterwards it is not readable.
     #[must_use]
+    #[cfg(test)]
     pub fn consume(&self) -> u64 {
         let mut count = [0_u8; 8];
         match super::io::read(self.fd.as_fd(), &mut count) {

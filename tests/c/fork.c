@@ -133,6 +133,40 @@ static void with_a_child_that_lives_on(int it_frees) {
     OK(mcp_supervised_remove(host, peer));
 }
 
+static volatile int busy;
+
+static void *drive_in_thread(void *unused) {
+    mcp_supervised_event events[64];
+    while (busy) {
+        int32_t count = mcp_supervised_poll(host, events, sizeof events[0], 64, 10);
+        CHECK(count >= 0);
+        for (int32_t i = 0; i < count; i++) {
+            if (events[i].kind == MCP_SUPERVISED_EVENT_MESSAGE && events[i].message_kind == MCP_SUPERVISED_MESSAGE_RESULT) {
+                call(peer, "again", "flood", "{\"count\":2000,\"size\":300}");
+            }
+        }
+    }
+    return unused;
+}
+
+static void only_freed(void) {
+    EQUAL(mcp_supervised_free(host), MCP_SUPERVISED_OK);
+    _exit(0);
+}
+
+/* While another thread works inside the handle: whatever the fork caught it at, free in the child does no harm. */
+static void fork_while_a_thread_works(void) {
+    pthread_t thread;
+    busy = 1;
+    call(peer, "first", "flood", "{\"count\":2000,\"size\":300}");
+    EQUAL(pthread_create(&thread, NULL, drive_in_thread, NULL), 0);
+    for (int i = 0; i < 2000; i++) {
+        in_child(only_freed);
+    }
+    busy = 0;
+    EQUAL(pthread_join(thread, NULL), 0);
+}
+
 static mcp_supervised_peer patient_or_not(uint64_t close_grace_ms) {
     mcp_supervised_spec *spec = demo(NULL);
     OK(mcp_supervised_spec_restart(spec, MCP_SUPERVISED_UNLIMITED, 1, 60000));
@@ -163,6 +197,12 @@ int main(int argc, char **argv) {
     restarts();
     in_child(refused_and_freed);
     restarts();
+
+    fork_while_a_thread_works();
+    kill_server(peer);
+    while (next_event()->kind != MCP_SUPERVISED_EVENT_RECONNECT) {
+    }
+    answers(peer);
 
     with_a_child_that_lives_on(1);
     peer = patient_or_not(20);

@@ -602,39 +602,6 @@ pub const fn size_of_event() -> usize {
     size_of::<mcp_supervised_event>()
 }
 
-/// An event with nothing in it.
-pub const EMPTY: mcp_supervised_event = mcp_supervised_event {
-    kind: 0,
-    flags: 0,
-    peer: 0,
-    peer_data: 0,
-    request: 0,
-    user_data: 0,
-    status: 0,
-    message_kind: 0,
-    error_code: 0,
-    exit_code: 0,
-    signal: 0,
-    pid: 0,
-    life: 0,
-    attempt: 0,
-    max_restarts: 0,
-    delay_ms: 0,
-    uptime_ms: 0,
-    count: 0,
-    unread_from: 0,
-    era: 0,
-    reserved: 0,
-    payload: ptr::null(),
-    payload_len: 0,
-    method: ptr::null(),
-    method_len: 0,
-    body: ptr::null(),
-    body_len: 0,
-    id: ptr::null(),
-    id_len: 0,
-};
-
 /// The line of a request of the 2026-07-28 revision.
 pub fn request_line(id: &str, method: &str, mut params: serde_json::Value) -> String {
     params["_meta"] = serde_json::json!({

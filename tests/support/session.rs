@@ -141,13 +141,29 @@ pub fn start<S: AsRef<str>>(arguments: &[S]) -> Start {
     let mut command = Command::new(supervise());
     command.args(arguments.iter().map(AsRef::as_ref));
     command.env_remove("NO_COLOR").env("TERM", "xterm");
+    listen_to_signals(&mut command);
     Start { command, read_stdout: true }
+}
+
+/// The program leaves alone what was ignored when it was started, as a program under nohup should; who runs these tests may well
+/// have started them in the background, where SIGINT is ignored.
+fn listen_to_signals(command: &mut Command) {
+    let set = || {
+        for number in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+            // SAFETY: takes two numbers, and the default disposition is always valid.
+            unsafe { libc::signal(number, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // SAFETY: signal(2) may be called between fork and exec.
+    unsafe { command.pre_exec(set) };
 }
 
 /// A shell script whose arguments are `supervise` and those given.
 pub fn through_shell(script: &str, arguments: &[&str]) -> Start {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", script, "sh"]).arg(supervise()).args(arguments);
+    listen_to_signals(&mut command);
     Start { command, read_stdout: true }
 }
 

@@ -57,6 +57,9 @@ fn live(options: Options) {
     let server: &'static Server = Box::leak(Box::new(Server::new(options)));
     let options = &server.options;
 
+    if server.options.leave_group {
+        process::leave_group();
+    }
     process::set_up_sigterm(server);
     if let Some(seconds) = options.spawn_grandchild {
         // A failure here would make a test pass for the wrong reason, so it is not forgiven.

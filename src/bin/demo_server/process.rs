@@ -97,6 +97,14 @@ pub fn die_by_signal(number: i32) -> ! {
     std::process::exit(2);
 }
 
+/// `--leave-group`: a signal to the group this process was started in does not reach it any more.
+pub fn leave_group() {
+    // SAFETY: take and give numbers.
+    let group = unsafe { libc::getpgid(libc::getppid()) };
+    // SAFETY: takes two numbers; it fails if the group is in another session, and then nothing changes.
+    unsafe { libc::setpgid(0, group) };
+}
+
 /// `--ignore-sigterm` and `--graceful`. A handler that does nothing is used instead of SIG_IGN, because SIG_IGN would be
 /// inherited by grandchildren.
 pub fn set_up_sigterm(server: &'static Server) {

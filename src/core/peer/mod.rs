@@ -30,7 +30,7 @@ use super::budget::Budget;
 use super::chunk::Pool;
 use super::client::{Client, Wire};
 use super::connection::{Action, Connection, Ctx, Spawned};
-use super::deadlines::{Own, Timer};
+use super::deadlines::{Deadlines, Own, Timer};
 use super::error::Refusal;
 use super::event::{Answer, CloseReason, Event, Fault, Serving};
 use super::ids::PeerId;
@@ -53,6 +53,8 @@ pub struct Peer {
     pub final_taken: bool,
     /// The slot stands in the supervisor's list of peers with something to hand out.
     pub is_ready: bool,
+    /// The slot stands in the supervisor's list of peers that hold more memory than they need without traffic.
+    pub in_bulky: bool,
     policy: Policy,
     log_level: Level,
     budget: Budget,
@@ -81,6 +83,7 @@ impl Peer {
             queue: EventQueue::new(policy.limits.log_lines),
             final_taken: false,
             is_ready: false,
+            in_bulky: false,
             budget: Budget::new(policy.max_restarts, policy.restart_window),
             policy,
             log_level,
@@ -118,6 +121,25 @@ impl Peer {
             | State::Closing { conn } => Some(conn),
             State::Idle | State::Waiting { .. } | State::Closed => None,
         }
+    }
+
+    /// Whether traffic has left more room here than a peer without traffic needs.
+    pub fn is_bulky(&self) -> bool {
+        self.queue.is_bulky() || self.connection().is_some_and(|conn| conn.framer.is_bulky() || conn.outbox.is_bulky())
+    }
+
+    /// Lets go of that room.
+    pub fn trim(&mut self) {
+        self.queue.trim();
+        if let Some(conn) = self.state.connection_mut() {
+            conn.framer.trim();
+            conn.outbox.trim();
+        }
+    }
+
+    /// Takes its deadlines out of the table: the peer is forgotten.
+    pub fn clear_deadlines(&mut self, deadlines: &mut Deadlines, slot: u32) {
+        deadlines.clear_all(&mut self.own, slot);
     }
 
     /// Bytes of buffer that its lines hold.
@@ -224,8 +246,10 @@ impl Peer {
     /// `shutdown` ran out of patience: SIGKILL to whatever is left.
     pub fn kill(&mut self, ctx: &mut Ctx<'_>) {
         self.drain_consumed(ctx);
-        if self.connection().is_some_and(|conn| conn.exit.is_none()) {
-            ctx.actions.push_back(Action::Kill(ctx.slot));
+        match self.connection() {
+            Some(conn) if conn.exit.is_none() => ctx.actions.push_back(Action::Kill(ctx.slot)),
+            Some(_) => self.end_drain(ctx),
+            None => {}
         }
     }
 

@@ -32,20 +32,20 @@ impl Peer {
         self.state.connection_mut().map(|conn| conn.framer.room())
     }
 
-    /// `count` bytes were read into the room; up to `frames` lines of them are taken now.
-    pub fn stdout_read(&mut self, ctx: &mut Ctx<'_>, count: usize, frames: usize) -> usize {
+    /// `count` bytes were read into the room; up to `lines` lines of them are taken now.
+    pub fn stdout_read(&mut self, ctx: &mut Ctx<'_>, count: usize, lines: usize) -> usize {
         let Some(conn) = self.state.connection_mut() else {
             return 0;
         };
         conn.stdout_took(count);
         conn.framer.filled(count);
-        self.take_lines(ctx, frames)
+        self.take_lines(ctx, lines)
     }
 
-    /// Turns up to `frames` lines into events while the host has room, and says how many it took.
-    pub fn take_lines(&mut self, ctx: &mut Ctx<'_>, frames: usize) -> usize {
+    /// Turns up to `lines` lines into events while the host has room, and says how many it took.
+    pub fn take_lines(&mut self, ctx: &mut Ctx<'_>, lines: usize) -> usize {
         let mut taken = 0;
-        while taken < frames && self.has_room() {
+        while taken < lines && self.has_room() {
             let Some(conn) = self.state.connection_mut() else {
                 break;
             };
@@ -173,6 +173,16 @@ impl Peer {
                 let trouble = self.trouble(fault, text);
                 self.queue.push(Event::Error(Box::new(trouble)));
             }
+        }
+    }
+
+    /// stdout was found empty.
+    pub fn stdout_empty(&mut self, ctx: &mut Ctx<'_>) {
+        if let Some(conn) = self.state.connection_mut()
+            && conn.exit.is_some()
+        {
+            conn.stdout_empty();
+            self.mind_room(ctx);
         }
     }
 
@@ -430,5 +440,14 @@ impl Peer {
         if let Some(conn) = self.state.connection_mut() {
             conn.mind_drain(ctx, own, room, exit_drain);
         }
+    }
+
+    /// `shutdown` ran out of patience with those who outlived the process.
+    pub(super) fn end_drain(&mut self, ctx: &mut Ctx<'_>) {
+        let own = &mut self.own;
+        if let Some(conn) = self.state.connection_mut() {
+            conn.end_drain(ctx, own);
+        }
+        self.take_lines(ctx, usize::MAX);
     }
 }

@@ -245,7 +245,7 @@ ending again exited: then D, C lost exit=3 ->1, Spawn
   stderr eof: CloseStderr
   timer: -> Waiting | D, C lost exit=3 ->1 | CloseStdout, CloseStderr, Sweep, Release | then Spawn
   shutdown: then D, C lost exit=3!, SHUTDOWN!
-  kill: then D, C lost exit=3!, SHUTDOWN!
+  kill: -> Closed | D, C lost exit=3!, SHUTDOWN! | CloseStdout, CloseStderr, Sweep, Release | then nothing
 ending exhausted: then D, C lost exit=0, X 1!
   start: ALREADY_STARTED
   send: CLOSED
@@ -278,7 +278,7 @@ ending unserved: then D, C lost exit=3 ->1, Spawn
   stderr eof: CloseStderr
   timer: -> Waiting | D, C lost exit=3 ->1 | CloseStdout, CloseStderr, Sweep, Release | then Spawn
   shutdown: then D, C lost exit=3!, SHUTDOWN!
-  kill: then D, C lost exit=3!, SHUTDOWN!
+  kill: -> Closed | D, C lost exit=3!, SHUTDOWN! | CloseStdout, CloseStderr, Sweep, Release | then nothing
 waiting: then Spawn
   start: ALREADY_STARTED
   send: CLOSED

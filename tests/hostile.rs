@@ -1,0 +1,95 @@
+//! Servers, and what outlives them, that do all they can to hold a host up or to take its memory.
+
+mod support;
+
+use std::time::Duration;
+use support::*;
+
+const LINE: &str = r#"{"jsonrpc":"2.0","method":"a"}"#;
+
+/// Whoever outlived the process and writes without end does not hold CLOSE back, however slowly the host takes its events.
+#[test]
+fn l03_a_survivor_that_floods_does_not_hold_close_back() {
+    for batch in [1, 64] {
+        let mut host = Host::new();
+        host.batch = batch;
+        let script = format!("yes '{LINE}' & exit 3");
+        let spec =
+            Spec::shell(&script).restart(MCP_SUPERVISED_NO_RESTART, 0, 1).limit(MCP_SUPERVISED_LIMIT_EVENT_QUEUE, 100);
+        host.launch(&spec);
+        let close = host.next(MCP_SUPERVISED_EVENT_CLOSE);
+        assert_eq!(close.exit_code, 3);
+    }
+}
+
+/// The same where the survivor is out of reach of the group's SIGKILL, and the whole handle is shut down.
+#[test]
+fn l18_a_survivor_that_floods_does_not_hold_shutdown_back() {
+    let mut host = Host::new();
+    let script = format!("setsid sh -c 'yes \"$1\" | head -c 200000000' sh '{LINE}' & read a; exit 3");
+    host.launch(&Spec::shell(&script).limit(MCP_SUPERVISED_LIMIT_EVENT_QUEUE, 100));
+    host.next(MCP_SUPERVISED_EVENT_MESSAGE);
+    assert_eq!(host.shutdown(50), 0);
+    host.next(MCP_SUPERVISED_EVENT_SHUTDOWN);
+}
+
+/// What a dead server left in its pipe is taken by somebody else: it is not waited for.
+#[test]
+fn l03_a_survivor_that_takes_the_owed_output_does_not_hold_close_back() {
+    let scratch = Scratch::new();
+    let done = scratch.path().join("done");
+    let mut host = Host::new();
+    host.batch = 1;
+    // The first lines fill the host's queue; those after them lie in the pipe at the exit, where another reader takes them.
+    let script = format!(
+        "line='{LINE}'; for n in 1 2 3 4 5; do echo \"$line\"; done; read go; \
+         for n in 1 2 3 4 5 6 7 8 9 10; do echo \"$line\"; done; \
+         setsid sh -c 'head -c {} <\"/proc/self/fd/1\" >/dev/null; echo >\"$1\"; exec sleep 600' sh '{}' & exit 3",
+        10 * (LINE.len() + 1),
+        done.display(),
+    );
+    let spec = Spec::shell(&script).restart(MCP_SUPERVISED_NO_RESTART, 0, 1).limit(MCP_SUPERVISED_LIMIT_EVENT_QUEUE, 2);
+    let peer = host.launch(&spec);
+    host.next(MCP_SUPERVISED_EVENT_MESSAGE);
+    host.send(peer, LINE);
+    // Driven without taking events, so that the queue stays full.
+    wait_for("the output to be taken", || {
+        // SAFETY: a live handle; no events are asked for.
+        let answer = unsafe { mcp_supervised_poll(host.raw(), std::ptr::null_mut(), size_of_event(), 0, 0) };
+        assert_eq!(answer, 0);
+        done.exists()
+    });
+    let close = host.next(MCP_SUPERVISED_EVENT_CLOSE);
+    assert_eq!(close.exit_code, 3);
+}
+
+/// Bytes that lead to no event do not keep a host inside poll for ever: its signals would not be looked at.
+#[test]
+fn h05_a_server_that_writes_nothing_but_blank_lines_lets_poll_return() {
+    let mut host = Host::new();
+    host.launch(&Spec::shell("yes ''"));
+    for _ in 0..3 {
+        assert_eq!(host.poll(-1).len(), 0);
+    }
+}
+
+/// A line of the limit costs the limit, not twice that.
+#[test]
+fn w03_a_line_of_the_limit_takes_the_memory_of_the_limit() {
+    alone!();
+    const LIMIT: u64 = 64 << 20;
+    let peak = || -> u64 {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+    };
+    let before = peak();
+    let mut host = Host::new();
+    let spec = Spec::shell("head -c 70000000 /dev/zero | tr '\\0' x; read a");
+    host.launch(&spec.restart(MCP_SUPERVISED_NO_RESTART, 0, 1).limit(MCP_SUPERVISED_LIMIT_FRAME_BYTES, LIMIT));
+    let error = host.next(MCP_SUPERVISED_EVENT_ERROR);
+    assert_eq!(error.status, MCP_SUPERVISED_E_FRAME_TOO_LARGE as i32);
+    let grown = peak() - before;
+    assert!(grown < LIMIT / 1024 + 6 * 1024, "{grown} KiB");
+    host.wait_readable(Duration::ZERO);
+}
