@@ -1037,7 +1037,7 @@ MCP_SUPERVISED_API int32_t mcp_supervised_start(struct mcp_supervised *handle, m
  * Outside MCP_SUPERVISED_MODE_RAW only notifications are taken, and requests whose id is a string that spells no integer.
  * The line may leave with the next poll; the descriptor is then readable. Errors: E_INVALID (no JSON, no JSON-RPC, longer than
  * MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES), E_NOT_STARTED, E_CLOSED (also while a replacement is awaited), E_WOULD_BLOCK (try again
- * after MCP_SUPERVISED_EVENT_WRITABLE).
+ * after MCP_SUPERVISED_EVENT_WRITABLE), E_UNSUPPORTED (as mcp_supervised_request: the server has said that it cannot do that).
  */
 MCP_SUPERVISED_API
 int32_t mcp_supervised_send(struct mcp_supervised *handle,
