@@ -8,7 +8,9 @@
  *
  * Words. Peer: one supervised server; its id stays the same through all its lives. Connection: one life of a peer, one
  * process. Replacement: the next connection of the same peer. Spec: what connections are made from. To serve: the connection
- * takes requests.
+ * takes requests. Request: a question with one answer; its id is of the peer and stays the same if it is sent again. Stream:
+ * notifications that were asked for, with an id of the same row. Completion: the one event that ends a request or a stream;
+ * it carries MCP_SUPERVISED_FLAG_COMPLETE, and its user_data is not seen again.
  *
  * The states of a peer (mcp_supervised_state) and the events on the way:
  *
@@ -27,6 +29,30 @@
  *
  *     After an exit, what the server had written is delivered before CLOSE, however late the host polls. The last event of a
  *     peer carries MCP_SUPERVISED_FLAG_FINAL. MESSAGE, LOG, ERROR and WRITABLE events come in between.
+ *
+ * A request or a stream on its way, from the call that accepts it to its COMPLETE event:
+ *
+ *     request, listen --accepted--> QUEUED ------> WRITTEN --answer-------------------------------> COMPLETE (MESSAGE)
+ *                         |           ^ |             |                                                 ^
+ *       not serving yet:  '> WAITING -' |             |  error of the server ---------------------------'
+ *                               |       |             |
+ *                               '-------'------.------'--timeout: E_TIMEOUT, cancel: E_CANCELLED, ----> COMPLETE (ERROR)
+ *                                              |         nonsense in its place: E_PROTOCOL                 ^  ^
+ *                                              | the connection ends                                       |  |
+ *                                              v                                                           |  |
+ *                                             LOST --a request that is not retried: E_CLOSED --------------'  |
+ *                                              |        (UNREAD: the server cannot have read a byte of it)    |
+ *            a stream, or a request that       |                                                              |
+ *            only reads, with                  v                                                              |
+ *            spec_retry_lost_requests       RETAINED --timeout, cancel; budget spent: E_EXHAUSTED; -----------'
+ *                                              |       mcp_supervised_close: E_CLOSED
+ *                                              '--the replacement serves: QUEUED again, under the same id (RETRIED)
+ *
+ *     What ends what. An answer, an error, a deadline and a cancel end one request. A result, an error or a cancellation of the
+ *     server and a cancel of the host end one stream; streams have no deadline. A connection that ends takes its requests with
+ *     it, but for those that are retained, and no stream. A spent budget and mcp_supervised_close end everything of the peer;
+ *     completions of one moment come behind the CLOSE, requests in the order of acceptance, then streams. While a replacement
+ *     is awaited nothing new is accepted: E_CLOSED. mcp_supervised_free alone ends requests without an event.
  *
  * Threads. A handle is used by one thread at a time, by any thread; a second one gets MCP_SUPERVISED_E_BUSY and nothing
  * happens. Hosts with several threads wait on the descriptor, then lock and poll with a timeout of 0. mcp_supervised_wakeup()
