@@ -53,7 +53,9 @@ fn is_reconnect(event: &Event) -> bool {
 
 /// What these tests are about exists only with pidfds: without them the handle looks at its children from time to time, and its
 /// descriptor shows it. They run with them also where the rest of the suite runs without.
-const WITH_PIDFDS: [(&str, Option<&str>); 1] = [("MCP_SUPERVISED_WITHOUT", None)];
+fn with_pidfds() -> (&'static str, Option<&'static str>) {
+    ("MCP_SUPERVISED_WITHOUT", None)
+}
 
 #[test]
 fn h01_timer_shows_in_the_fd() {
@@ -87,7 +89,7 @@ fn h01_a_manual_clock_shows_when_it_is_moved() {
 /// Nothing but the process descriptor can tell: a grandchild holds both pipes.
 #[test]
 fn h01_exit_shows() {
-    alone!(&mut WITH_PIDFDS, |_| {});
+    alone!(&mut [with_pidfds()], |_| {});
     let mut host = Host::with_manual_clock();
     let peer = host.launch(&Spec::demo(&[]).restart(3, 200, 60_000));
     host.call(peer, "g", "grandchild", json!({"seconds": 600, "new_group": true, "stdin": true}));
@@ -672,13 +674,13 @@ fn model(manual: bool, strict: bool, seeds: std::ops::Range<u64>, steps: usize) 
 
 #[test]
 fn h01_model_with_a_manual_clock() {
-    alone!(&mut WITH_PIDFDS, |_| {});
+    alone!(&mut [with_pidfds()], |_| {});
     model(true, true, 1..25, 150);
 }
 
 #[test]
 fn h01_model_with_the_real_clock() {
-    alone!(&mut WITH_PIDFDS, |_| {});
+    alone!(&mut [with_pidfds()], |_| {});
     model(false, true, 100..112, 100);
 }
 
