@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 /// A reason of fewer characters is none.
 const REASON: usize = 60;
 
-/// The traps that are about what there is so far; the others of the list are about requests and streams.
-const TRAPS: [u32; 15] = [3, 4, 5, 7, 8, 9, 10, 11, 12, 13, 14, 21, 22, 23, 24];
+/// How many traps there are.
+const TRAPS: u32 = 28;
 
 /// The rows of the matrix, in order.
 fn scope() -> Vec<String> {
-    let plain = (1..=59).map(|row| row.to_string());
+    let plain = (1..=146).map(|row| row.to_string());
     let stdio = (1..=27).map(|row| format!("S{row}"));
     let duplex = (1..=23).map(|row| format!("D{row}"));
     plain.chain(stdio).chain(duplex).collect()
@@ -107,7 +107,7 @@ fn every_scenario_is_there_once_and_in_order() {
     let found: Vec<String> = rows(&document, "Row").into_iter().map(|row| row[0].clone()).collect();
     assert_eq!(found, scope());
     let traps: Vec<u32> = rows(&document, "Trap").into_iter().map(|row| row[0].parse().unwrap()).collect();
-    assert_eq!(traps, TRAPS);
+    assert_eq!(traps, (1..=TRAPS).collect::<Vec<_>>());
 }
 
 #[test]

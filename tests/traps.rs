@@ -318,3 +318,19 @@ fn trap_22_a_server_may_leave_by_itself_before_it_is_killed() {
     assert_eq!(scratch.read("finished"), "finished\n");
     assert_eq!(scratch.read("at-sigterm"), "finished\n");
 }
+
+/// No environment means none; what the host has is asked for by name.
+#[test]
+fn trap_27_an_empty_environment_is_empty() {
+    let mut host = Host::new();
+    let mut environment = |id: &str, spec: Spec| -> Vec<String> {
+        let peer = host.launch(&spec);
+        host.call(peer, id, "env", json!({"raw": true}));
+        serde_json::from_str(&host.answer(id).tool_text()).unwrap()
+    };
+    let empty = || Spec::demo(&[]).env_mode(MCP_SUPERVISED_ENV_EMPTY);
+    assert_eq!(environment("a", empty()), [""; 0]);
+    assert_eq!(environment("b", empty().env("ONLY", "this")), ["ONLY=this"]);
+    let inherited = environment("c", Spec::demo(&[]).env_mode(MCP_SUPERVISED_ENV_INHERIT));
+    assert_eq!(inherited.len(), std::env::vars_os().count());
+}

@@ -13,6 +13,8 @@ mod acceptance;
 mod budget;
 mod client;
 mod client_histories;
+mod client_rows;
+mod client_traps;
 mod endings;
 mod flow;
 mod histories;
