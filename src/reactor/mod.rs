@@ -109,7 +109,7 @@ pub struct Reactor {
     /// The last poll handed out at most one event: whoever sends now waits for the answer (a batch would come in batches).
     was_quiet: bool,
     sweep: Sweep,
-    /// When memory that only traffic needs is let go of, on the real clock.
+    /// When memory that only traffic needs is let go of. A manual clock rings no bell for it.
     trim_at: Option<u64>,
     sigchld: Option<(SigchldBell, sys::Eventfd)>,
 }
@@ -381,7 +381,7 @@ impl Reactor {
     /// Rule H1, at the end of every call: the timer is armed for what is due later, the bell rung for what is due now.
     fn settle(&mut self) {
         if self.trim_at.is_none() && self.core.is_bulky() {
-            self.trim_at = Some(sys::monotonic_ns() + TRIM_AFTER);
+            self.trim_at = Some(self.clock.now().saturating_add(TRIM_AFTER));
         }
         self.arm();
         if self.has_work() {
@@ -391,8 +391,8 @@ impl Reactor {
 
     /// Arms the timer if something is due before what it is armed for. One that fires early costs a turn and is set anew.
     fn arm(&mut self) {
-        let deadline = if self.clock.is_manual() { None } else { self.core.next_deadline() };
-        let earliest = [deadline, self.sweep.next(), self.trim_at].into_iter().flatten().min();
+        let of_clock = if self.clock.is_manual() { [None; 2] } else { [self.core.next_deadline(), self.trim_at] };
+        let earliest = of_clock.into_iter().chain([self.sweep.next()]).flatten().min();
         if let Some(at) = earliest
             && self.armed.is_none_or(|armed| at < armed)
             && self.timer.arm_at(at).is_ok()
@@ -413,8 +413,8 @@ impl Reactor {
 
     /// Memory that only traffic needs is given back when the time has come. While there is traffic it is soon taken again.
     fn trim_if_due(&mut self) {
-        // The timer is armed for this moment, or for an earlier one.
-        if self.armed.is_none() && self.trim_at.is_some_and(|at| at <= sys::monotonic_ns()) {
+        // A timer that is armed is armed for this moment, or for an earlier one.
+        if (self.armed.is_none() || self.clock.is_manual()) && self.trim_at.is_some_and(|at| at <= self.clock.now()) {
             self.trim_at = None;
             self.core.trim();
             self.scratch = Vec::new();
