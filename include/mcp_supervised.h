@@ -174,7 +174,7 @@
 #define MCP_SUPERVISED_FLAG_RETRIED (1u << 3)
 
 /**
- * Of a completion with E_CLOSED: the dead server cannot have read a byte of the request, so even a tools/call is safe to repeat.
+ * Of a completion with E_CLOSED or E_EXHAUSTED: the dead server cannot have read a byte of the request, so even a tools/call is safe to repeat.
  */
 #define MCP_SUPERVISED_FLAG_UNREAD (1u << 4)
 
@@ -1104,8 +1104,9 @@ MCP_SUPERVISED_API int32_t mcp_supervised_pid(struct mcp_supervised *handle, mcp
  *
  * Exactly one event with MCP_SUPERVISED_FLAG_COMPLETE follows: a MESSAGE with the result or the server's error, or an ERROR with
  * E_TIMEOUT, E_CANCELLED, E_CLOSED (the connection ended, or the peer was closed), E_EXHAUSTED or E_PROTOCOL. A request is never
- * sent twice, but for those that only read, and only with mcp_supervised_spec_retry_lost_requests. Before the first connection
- * serves it waits; its deadlines run.
+ * sent twice, but for those that only read, and only with mcp_supervised_spec_retry_lost_requests; and for one whose protocol version
+ * the server refused (-32022, which says that it did nothing) while naming one that is spoken. Before the first connection serves
+ * it waits; its deadlines run.
  *
  * Errors: E_INVALID (bad JSON, two `_meta`, a progressToken in use, a line longer than MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES),
  * E_NOT_STARTED, E_CLOSED (also while a replacement is awaited), E_WOULD_BLOCK, E_UNSUPPORTED (raw mode; or the server has said

@@ -2,7 +2,7 @@
 //! The parts are offsets into the line; nothing is decoded and nothing is copied.
 
 use super::policy::Mode;
-use crate::scan::{self, Checks, Envelope, Id, Span, Top};
+use crate::scan::{self, Checks, DefectKind, Envelope, Id, Span, Top};
 
 /// The kinds of MESSAGE events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,21 +39,27 @@ pub enum Reading {
     Message(MessageKind, Parts),
     /// A message that a server of this revision must not send.
     Forbidden(Parts),
-    /// No message; the text says why.
-    Malformed(String),
+    /// No message.
+    Malformed {
+        /// Why.
+        reason: String,
+        /// The line ends in the middle of a document.
+        cut: bool,
+    },
 }
 
 /// Reads one line of a server. Whatever becomes of it, `envelope` holds what was found of one.
 pub fn read_line(line: &[u8], mode: Mode, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
     let checks = if line.len() <= grammar_bytes { Checks::Grammar } else { Checks::Structure };
     if let Err(defect) = scan::scan_into(line, checks, envelope) {
-        return Reading::Malformed(format!("not JSON: {defect}"));
+        let cut = defect.kind == DefectKind::Truncated;
+        return Reading::Malformed { reason: format!("not JSON: {defect}"), cut };
     }
     if mode == Mode::Raw && envelope.top == Top::Array {
         return Reading::Message(MessageKind::Unmatched, Parts::default());
     }
     match shape(envelope) {
-        Err(reason) => Reading::Malformed(reason.to_owned()),
+        Err(reason) => Reading::Malformed { reason: reason.to_owned(), cut: false },
         Ok((kind, parts)) => match (mode, kind) {
             (Mode::Modern, MessageKind::Request) => Reading::Forbidden(parts),
             (Mode::Raw | Mode::Modern, kind) => Reading::Message(kind, parts),
@@ -209,9 +215,9 @@ mod tests {
             "{\"jsonrpc\":\"2.0\",\"method\":\"a\0b\"}",
         ] {
             let reading = read_line(line.as_bytes(), Mode::Modern, 1 << 16);
-            assert!(matches!(reading, Reading::Malformed(_)), "{line}: {reading:?}");
+            assert!(matches!(reading, Reading::Malformed { .. }), "{line}: {reading:?}");
             let raw = read_line(line.as_bytes(), Mode::Raw, 1 << 16);
-            assert_eq!(matches!(raw, Reading::Malformed(_)), !line.starts_with('['), "{line}: {raw:?}");
+            assert_eq!(matches!(raw, Reading::Malformed { .. }), !line.starts_with('['), "{line}: {raw:?}");
         }
     }
 
@@ -253,7 +259,7 @@ mod tests {
     #[test]
     fn w04_grammar_bytes_says_how_far_the_whole_grammar_is_checked() {
         let sloppy = br#"{"jsonrpc":"2.0","id":1,"result":{"a":{"b":01}}}"#;
-        assert!(matches!(read_line(sloppy, Mode::Raw, sloppy.len()), Reading::Malformed(_)));
+        assert!(matches!(read_line(sloppy, Mode::Raw, sloppy.len()), Reading::Malformed { .. }));
         assert!(matches!(read_line(sloppy, Mode::Raw, sloppy.len() - 1), Reading::Message(..)));
     }
 

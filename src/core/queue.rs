@@ -30,17 +30,27 @@ pub struct EventQueue {
     log_bytes: usize,
     next: u64,
     counted: usize,
+    counted_errors: usize,
 }
 
 impl EventQueue {
     /// An empty queue that keeps `log_lines` log lines.
     pub fn new(log_lines: usize) -> Self {
-        Self { events: VecDeque::new(), logs: VecDeque::new(), log_lines, log_bytes: 0, next: 1, counted: 0 }
+        Self {
+            events: VecDeque::new(),
+            logs: VecDeque::new(),
+            log_lines,
+            log_bytes: 0,
+            next: 1,
+            counted: 0,
+            counted_errors: 0,
+        }
     }
 
     /// Queues what was read from stdout: it counts against F1.
     pub fn push_counted(&mut self, event: Event) {
         self.counted += 1;
+        self.counted_errors += usize::from(matches!(event, Event::Error(_)));
         self.push_with(event, false, true);
     }
 
@@ -100,6 +110,7 @@ impl EventQueue {
         }
         let (_, counted, queued) = self.events.pop_front()?;
         self.counted -= usize::from(counted);
+        self.counted_errors -= usize::from(counted && matches!(queued.event, Event::Error(_)));
         Some(queued)
     }
 
@@ -133,6 +144,11 @@ impl EventQueue {
     /// Queued events that count against `event_queue`.
     pub fn counted(&self) -> usize {
         self.counted
+    }
+
+    /// Those of them that are errors.
+    pub fn counted_errors(&self) -> usize {
+        self.counted_errors
     }
 
     /// Queued events, log lines left aside.

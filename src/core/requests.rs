@@ -180,6 +180,29 @@ impl<T> Requests<T> {
         (at <= now).then_some((id, bound))
     }
 
+    /// All requests whose deadline passed at `now`, in the order of acceptance, each with the bound that passed first. They
+    /// stay until they are removed.
+    pub fn all_due(&self, now: Nanos) -> Vec<(u64, Bound)> {
+        let mut due: Vec<(u64, Nanos, Bound)> = Vec::new();
+        for list in &self.lists {
+            let mut at = list.first;
+            while let Some(entry) = self.entry(at) {
+                let links = match list.bound {
+                    Bound::Idle => entry.idle,
+                    Bound::Ceiling => entry.ceiling,
+                };
+                if links.at > now {
+                    break;
+                }
+                due.push((entry.id, links.at, list.bound));
+                at = links.behind;
+            }
+        }
+        due.sort_by_key(|(id, at, _)| (*id, *at));
+        due.dedup_by_key(|(id, ..)| *id);
+        due.into_iter().map(|(id, _, bound)| (id, bound)).collect()
+    }
+
     /// The ids in the order of acceptance.
     pub fn ids(&self) -> Vec<u64> {
         let mut ids: Vec<u64> = self.by_id.keys().copied().collect();

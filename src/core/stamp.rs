@@ -228,24 +228,42 @@ fn push_flat(line: &mut Vec<u8>, text: &[u8]) {
 
 /// The pairs of a JSON object in their order, values as they stand.
 pub fn pairs(object: &[u8]) -> Result<Vec<(Cow<'_, str>, &RawValue)>, String> {
-    struct InOrder;
-    impl<'de> Visitor<'de> for InOrder {
-        type Value = Vec<(Cow<'de, str>, &'de RawValue)>;
+    let mut all = Vec::new();
+    each_pair(object, |key, value| all.push((key, value)))?;
+    Ok(all)
+}
+
+/// The value of a key of a JSON object, the last one if it stands there twice. Nothing else of the object is kept.
+pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a RawValue> {
+    let mut found = None;
+    each_pair(object, |key, value| {
+        if key == name {
+            found = Some(value);
+        }
+    })
+    .ok()?;
+    found
+}
+
+/// Shows each pair of a JSON object, in their order.
+pub fn each_pair<'a>(object: &'a [u8], each: impl FnMut(Cow<'a, str>, &'a RawValue)) -> Result<(), String> {
+    struct InOrder<F>(F);
+    impl<'de, F: FnMut(Cow<'de, str>, &'de RawValue)> Visitor<'de> for InOrder<F> {
+        type Value = ();
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
         }
 
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut all = Vec::new();
-            while let Some(pair) = map.next_entry()? {
-                all.push(pair);
+        fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+            while let Some((key, value)) = map.next_entry()? {
+                (self.0)(key, value);
             }
-            Ok(all)
+            Ok(())
         }
     }
     serde_json::Deserializer::from_slice(object)
-        .deserialize_map(InOrder)
+        .deserialize_map(InOrder(each))
         .map_err(|error| format!("\"_meta\" of params: {error}"))
 }
 

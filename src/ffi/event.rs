@@ -92,7 +92,7 @@ pub const MCP_SUPERVISED_FLAG_FINAL: u32 = 1u32 << 1;
 pub const MCP_SUPERVISED_FLAG_WILL_RECONNECT: u32 = 1u32 << 2;
 /// Of a completion: the request was sent again after a restart. The dead server may have done its work too.
 pub const MCP_SUPERVISED_FLAG_RETRIED: u32 = 1u32 << 3;
-/// Of a completion with E_CLOSED: the dead server cannot have read a byte of the request, so even a tools/call is safe to repeat.
+/// Of a completion with E_CLOSED or E_EXHAUSTED: the dead server cannot have read a byte of the request, so even a tools/call is safe to repeat.
 pub const MCP_SUPERVISED_FLAG_UNREAD: u32 = 1u32 << 4;
 /// Of a result: the server asks for more input. Answer with a new request of the same method and params that carries
 /// `inputResponses` and the `requestState` as it came.

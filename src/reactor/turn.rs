@@ -223,8 +223,11 @@ impl Reactor {
     /// Reads stdout until it is empty or a pipe's capacity was read, whatever the budget of the turn was. Where the host has no
     /// room nothing is read: a host that does not take its events loses that race.
     fn read_before_judging(&mut self, now: Nanos, slot: u32) {
+        // A server may have enlarged its pipe.
+        let end = self.links[slot as usize].as_ref().and_then(|link| link.stdout.as_ref());
+        let capacity = end.and_then(|end| sys::io::pipe_capacity(end.fd()).ok()).unwrap_or(PIPE_BYTES);
         let mut bytes = 0;
-        while bytes < PIPE_BYTES {
+        while bytes < capacity {
             if self.core.has_backlog(slot) {
                 self.core.take_lines(now, slot, usize::MAX);
                 continue;

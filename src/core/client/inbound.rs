@@ -8,9 +8,9 @@ use crate::core::event::{Event, Fault, To, flag};
 use crate::core::framing::Frame;
 use crate::core::log::{Level, escape_into};
 use crate::core::message::{MessageKind, Parts};
-use crate::core::stamp::PROTOCOL_VERSION;
+use crate::core::stamp::{PROTOCOL_VERSION, member};
 use crate::core::time::{Nanos, after};
-use crate::scan::{Envelope, Id, Span, parse_integer};
+use crate::scan::{Envelope, Id, Span, parse_integer, unescape_eq};
 
 /// The code by which a server refuses a protocol version.
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -69,8 +69,13 @@ impl Client {
     /// A line that is no message, but whose id could be read: it was meant to end a request (W2). Says whether it did.
     pub fn broken_answer(&mut self, out: &mut Out<'_>, envelope: &Envelope, line: &[u8], reason: &str) -> bool {
         let Some(id) = self.pending_id(envelope, line) else { return false };
-        let Some(pending) = self.forget(id) else { return false };
-        let to = To { request: id, user_data: pending.user_data, flags: self.retried(&pending) };
+        let to = if let Some(pending) = self.forget(id) {
+            To { request: id, user_data: pending.user_data, flags: self.retried(&pending) }
+        } else if let Some(stream) = self.forget_stream(id) {
+            To { request: id, user_data: stream.user_data, flags: 0 }
+        } else {
+            return false;
+        };
         out.fail(to, Fault::Protocol, reason);
         true
     }
@@ -82,7 +87,7 @@ impl Client {
             Id::String => spelled(envelope.id_span?.of(line))?,
             _ => return None,
         };
-        self.requests.get(id).map(|_| id)
+        (self.requests.get(id).is_some() || self.streams.contains_key(&id)).then_some(id)
     }
 
     fn answer(&mut self, moment: &mut Moment<'_, '_>, out: &mut Out<'_>, message: Inbound<'_>) {
@@ -101,7 +106,7 @@ impl Client {
             self.note_string_id(out, as_string);
             return self.request_answered(moment, out, message, id);
         }
-        if minted && !as_string {
+        if minted {
             if !self.ended_by_peer.remove(&id) {
                 out.log(Level::Warning, format!("dropped a late answer to request {id}"));
             }
@@ -210,6 +215,9 @@ impl Client {
                 if moment.dying {
                     return;
                 }
+                if self.held.iter().any(|held| held.stream == id) {
+                    return out.log(Level::Warning, format!("dropped another error of stream {id}"));
+                }
                 let at = after(moment.now, moment.exit_drain);
                 self.held.push_back(HeldError { stream: id, at, parts: message.parts, frame: message.frame });
                 return;
@@ -234,13 +242,19 @@ impl Client {
     fn notification(&mut self, moment: &mut Moment<'_, '_>, out: &mut Out<'_>, message: Inbound<'_>) {
         let line = message.frame.bytes();
         let method = message.parts.method.map_or(&b""[..], |span| span.of(line));
-        if method == b"notifications/progress" {
+        // Some JSON writers escape every slash.
+        let is = |name: &str| method == name.as_bytes() || unescape_eq(method, name);
+        if is("notifications/progress") {
             return self.progress(moment, out, message);
         }
-        if method == b"notifications/cancelled"
+        if is("notifications/cancelled")
             && let Some(id) = cancelled_id(message.parts.body.map(|span| span.of(line)))
             && let Some(stream) = self.forget_stream(id)
         {
+            // A server that never answers them must not make this grow: past the bound a late result is logged instead.
+            if self.ended_by_peer.len() >= self.policy.max_in_flight {
+                self.ended_by_peer.clear();
+            }
             self.ended_by_peer.insert(id);
             let to = To { request: id, user_data: stream.user_data, flags: flag::BY_PEER };
             return out.fail(to, Fault::Cancelled, "the server ended the stream");
@@ -257,7 +271,7 @@ impl Client {
             return tell(out, message, To::default());
         };
         let to = To { request: id, user_data: stream.user_data, flags: 0 };
-        if method == b"notifications/subscriptions/acknowledged" {
+        if is("notifications/subscriptions/acknowledged") {
             stream.acknowledged = true;
             self.unacknowledged.retain(|(_, stream)| *stream != id);
         }
@@ -333,10 +347,6 @@ fn result_type(span: Option<Span>, line: &[u8]) -> Option<Cow<'_, str>> {
 
 /// The id of ours that a `notifications/cancelled` of the server names.
 fn cancelled_id(params: Option<&[u8]>) -> Option<u64> {
-    let params: serde_json::Value = serde_json::from_slice(params?).ok()?;
-    match &params["requestId"] {
-        serde_json::Value::Number(id) => id.as_u64(),
-        serde_json::Value::String(id) => u64::try_from(parse_integer(id.as_bytes())?).ok(),
-        _ => None,
-    }
+    let id = member(params?, "requestId")?.get().as_bytes();
+    if id.starts_with(b"\"") { spelled(id) } else { u64::try_from(parse_integer(id)?).ok() }
 }

@@ -1,9 +1,10 @@
 //! What a server said of itself: kept as its own text, and used to refuse what it cannot do (R7).
 
-use serde_json::value::RawValue;
-
 use super::methods::Capability;
-use crate::core::stamp::pairs;
+use crate::core::stamp::{each_pair, member};
+
+/// No server speaks more versions than fit in here.
+const VERSIONS_BYTES: usize = 4096;
 
 /// The answer to a discover, as far as it is used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,30 +22,27 @@ impl Known {
     /// Reads a discover result. `None` if it is no object, or does not say what the server can do.
     pub fn read(result: &[u8]) -> Option<Self> {
         let mut known = Self::default();
-        let mut found = false;
-        for (key, value) in pairs(result).ok()? {
-            match &*key {
-                "capabilities" => {
-                    found = true;
-                    known.capabilities = value.get().to_owned();
-                    for (name, value) in pairs(value.get().as_bytes()).ok()? {
-                        for (at, capability) in Capability::ALL.iter().enumerate() {
-                            known.has[at] |= name == capability.key() && value.get() != "null";
-                        }
-                    }
-                }
-                "supportedVersions" => known.versions = value.get().to_owned(),
-                "_meta" => {
-                    let info = |(key, value): (std::borrow::Cow<'_, str>, &RawValue)| {
-                        (key == "io.modelcontextprotocol/serverInfo").then(|| value.get().to_owned())
-                    };
-                    known.server_info =
-                        pairs(value.get().as_bytes()).ok()?.into_iter().find_map(info).unwrap_or_default();
-                }
-                _ => {}
+        let (mut capabilities, mut versions, mut meta) = (None, None, None);
+        each_pair(result, |key, value| match &*key {
+            "capabilities" => capabilities = Some(value),
+            "supportedVersions" => versions = Some(value),
+            "_meta" => meta = Some(value),
+            _ => {}
+        })
+        .ok()?;
+        let capabilities = capabilities?.get();
+        known.capabilities = capabilities.to_owned();
+        each_pair(capabilities.as_bytes(), |name, value| {
+            for (at, capability) in Capability::ALL.iter().enumerate() {
+                known.has[at] |= name == capability.key() && value.get() != "null";
             }
-        }
-        found.then_some(known)
+        })
+        .ok()?;
+        known.versions = versions.map_or_else(String::new, |value| value.get().to_owned());
+        // What a server says of itself beside that must not cost what it says of its capabilities.
+        let info = meta.and_then(|meta| member(meta.get().as_bytes(), "io.modelcontextprotocol/serverInfo"));
+        known.server_info = info.map_or_else(String::new, |value| value.get().to_owned());
+        Some(known)
     }
 
     /// Whether the server has a capability.
@@ -55,9 +53,10 @@ impl Known {
 
 /// The versions a `-32022` error says the server speaks.
 pub fn supported_versions(error: &[u8]) -> Vec<String> {
-    serde_json::from_slice::<serde_json::Value>(error)
-        .ok()
-        .and_then(|error| serde_json::from_value(error["data"]["supported"].clone()).ok())
+    member(error, "data")
+        .and_then(|data| member(data.get().as_bytes(), "supported"))
+        .filter(|supported| supported.get().len() <= VERSIONS_BYTES)
+        .and_then(|supported| serde_json::from_str(supported.get()).ok())
         .unwrap_or_default()
 }
 

@@ -446,8 +446,8 @@ impl Client {
 
     /// Ends what is overdue.
     pub fn tick(&mut self, mut wire: Option<&mut Wire<'_>>, out: &mut Out<'_>, now: Nanos) {
-        while let Some((id, bound)) = self.requests.due(now) {
-            let Some(pending) = self.forget(id) else { break };
+        for (id, bound) in self.requests.all_due(now) {
+            let Some(pending) = self.forget(id) else { continue };
             let (name, timeout) = match bound {
                 Bound::Idle => ("idle timeout", pending.timeouts.idle),
                 Bound::Ceiling => ("ceiling", pending.timeouts.ceiling),

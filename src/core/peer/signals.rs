@@ -146,11 +146,13 @@ impl Peer {
                 }
             }
             Reading::Forbidden(parts) => self.queue.push_counted(Event::Forbidden { parts, frame }),
-            Reading::Malformed(reason) => {
+            Reading::Malformed { reason, cut } => {
                 let mut text = reason;
                 text.push_str(": ");
                 escape_into(&mut text, frame.bytes(), EXCERPT_BYTES);
-                if let Some(client) = self.client.as_deref_mut() {
+                // The last bytes of a dead server: an answer it did not get to the end of is lost with the connection.
+                let cut = cut && self.connection().is_some_and(|conn| !conn.stdout_open() && !conn.framer.has_line());
+                if let Some(client) = self.client.as_deref_mut().filter(|_| !cut) {
                     let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
                     if client.broken_answer(&mut out, &self.envelope, frame.bytes(), &text) {
                         return;
@@ -426,8 +428,10 @@ impl Peer {
     pub(super) fn has_room(&self) -> bool {
         let counted = self.queue.counted();
         let limits = &self.policy.limits;
-        // A host that sheds is never waited for on account of the number of its events.
-        let few = counted < limits.event_queue || self.policy.client.shed;
+        // A host that sheds is never waited for on account of the number of its messages, which `event_bytes` bounds. Errors
+        // pin nothing, so their number is bounded as ever.
+        let few = counted < limits.event_queue
+            || (self.policy.client.shed && self.queue.counted_errors() < limits.event_queue);
         counted == 0 || (few && self.pinned.get() < limits.event_bytes)
     }
 

@@ -120,8 +120,10 @@ impl Peer {
             }
             _ => client.cancel(None, &mut out, id, reason),
         };
-        self.mind_client(ctx);
-        self.mind_flushed(ctx);
+        if answer.is_ok() {
+            self.mind_client(ctx);
+            self.mind_flushed(ctx);
+        }
         answer
     }
 

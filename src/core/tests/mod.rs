@@ -13,6 +13,7 @@ mod acceptance;
 mod budget;
 mod client;
 mod client_histories;
+mod client_hostile;
 mod client_rows;
 mod client_traps;
 mod endings;
