@@ -50,13 +50,19 @@ fn l03_a_survivor_that_takes_the_owed_output_does_not_hold_close_back() {
     );
     let spec = Spec::shell(&script).restart(MCP_SUPERVISED_NO_RESTART, 0, 1).limit(MCP_SUPERVISED_LIMIT_EVENT_QUEUE, 2);
     let peer = host.launch(&spec);
-    host.next(MCP_SUPERVISED_EVENT_MESSAGE);
-    host.send(peer, LINE);
-    // Driven without taking events, so that the queue stays full.
-    wait_for("the output to be taken", || {
+    // Driven without taking events.
+    let drive = |host: &Host| {
         // SAFETY: a live handle; no events are asked for.
         let answer = unsafe { mcp_supervised_poll(host.raw(), std::ptr::null_mut(), size_of_event(), 0, 0) };
         assert_eq!(answer, 0);
+    };
+    // The shell has written the first lines and waits; they are read, and the queue is full from here on.
+    watch::settle(&[host.pid(peer)]);
+    drive(&host);
+    drive(&host);
+    host.send(peer, LINE);
+    wait_for("the output to be taken", || {
+        drive(&host);
         done.exists()
     });
     let close = host.next(MCP_SUPERVISED_EVENT_CLOSE);
