@@ -170,16 +170,6 @@ impl<T> Requests<T> {
         self.lists.iter().filter_map(|list| self.first_of(list).map(|(at, _)| at)).min()
     }
 
-    /// A request whose deadline passed at `now`, the earliest first. It stays until it is removed.
-    pub fn due(&self, now: Nanos) -> Option<(u64, Bound)> {
-        let (at, id, bound) = self
-            .lists
-            .iter()
-            .filter_map(|list| self.first_of(list).map(|(at, id)| (at, id, list.bound)))
-            .min_by_key(|(at, id, _)| (*at, *id))?;
-        (at <= now).then_some((id, bound))
-    }
-
     /// All requests whose deadline passed at `now`, in the order of acceptance, each with the bound that passed first. They
     /// stay until they are removed.
     pub fn all_due(&self, now: Nanos) -> Vec<(u64, Bound)> {
@@ -286,12 +276,11 @@ mod tests {
     use super::*;
 
     fn due_all(requests: &mut Requests<()>, now: Nanos) -> Vec<(u64, Bound)> {
-        std::iter::from_fn(|| {
-            let due = requests.due(now)?;
-            requests.remove(due.0);
-            Some(due)
-        })
-        .collect()
+        let due = requests.all_due(now);
+        for (id, _) in &due {
+            requests.remove(*id);
+        }
+        due
     }
 
     #[test]
@@ -317,7 +306,7 @@ mod tests {
         let mut requests = Requests::default();
         requests.insert(1, (), 0, Timeouts { idle: NEVER, ceiling: NEVER });
         assert_eq!(requests.next_deadline(), None);
-        assert_eq!(requests.due(NEVER), None);
+        assert_eq!(requests.all_due(NEVER - 1), []);
     }
 
     proptest! {
@@ -347,7 +336,7 @@ mod tests {
                     }
                     _ => now += pick as u64,
                 }
-                while let Some((id, _)) = requests.due(now) {
+                for (id, _) in requests.all_due(now) {
                     requests.remove(id);
                     let entry = model.remove(&id).unwrap();
                     prop_assert!(entry.1.min(entry.2) <= now);

@@ -6,21 +6,21 @@ pub mod inbound;
 pub mod known;
 pub mod loss;
 pub mod methods;
+pub mod wire;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::error::Refusal;
-use super::event::{Answer, Event, Failed, Fault, To, flag};
+use super::event::{Answer, Fault, To, flag};
 use super::log::Level;
-use super::outbox::Outbox;
 use super::policy::ClientPolicy;
-use super::queue::EventQueue;
 use super::requests::{Bound, Requests, Timeouts};
 use super::stamp::{self, Meta, PROTOCOL_VERSION, Params, Stamp};
 use super::time::{NEVER, Nanos, after, to_ms};
 use crate::scan::{self, Checks};
 use known::Known;
 use methods::{LISTEN, Method};
+pub use wire::{Out, Wire};
 
 /// What a host may say of one request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,60 +35,6 @@ pub struct Options {
     pub progress: bool,
     /// `_meta` is the host's own, nothing is stamped.
     pub meta_verbatim: bool,
-}
-
-/// Where lines go while a connection serves.
-pub struct Wire<'a> {
-    /// The outbox of the connection.
-    pub outbox: &'a mut Outbox,
-    /// Numbers the peer's lines.
-    pub lines: &'a mut u64,
-    /// The host is owed a WRITABLE.
-    pub owes_writable: &'a mut bool,
-    /// What may wait in the outbox.
-    pub limit: usize,
-    /// The connection is being ended: what waits may be taken back, nothing is added.
-    pub quiet: bool,
-}
-
-impl Wire<'_> {
-    /// Queues a line, whatever waits already.
-    fn push(&mut self, line: Vec<u8>) -> u64 {
-        *self.lines += 1;
-        self.outbox.push(*self.lines, line);
-        *self.lines
-    }
-
-    /// Queues a host's line within the limits.
-    fn push_within(&mut self, line: Vec<u8>) -> Answer<u64> {
-        let queued = self.outbox.queued();
-        if queued + line.len() > self.limit {
-            *self.owes_writable = true;
-            return Err(Refusal::WouldBlock { queued, limit: self.limit, line: line.len() });
-        }
-        Ok(self.push(line))
-    }
-}
-
-/// Where events and log lines go.
-pub struct Out<'a> {
-    /// The peer's queue.
-    pub queue: &'a mut EventQueue,
-    /// Lines up to this level are told.
-    pub log_level: Level,
-}
-
-impl Out<'_> {
-    fn log(&mut self, level: Level, text: String) {
-        if level <= self.log_level {
-            self.queue.log(level, text);
-        }
-    }
-
-    fn fail(&mut self, to: To, fault: Fault, text: impl Into<String>) {
-        let to = To { flags: to.flags | flag::COMPLETE, ..to };
-        self.queue.push(Event::Failed(Box::new(Failed { to, fault, text: text.into() })));
-    }
 }
 
 /// Where a request or a stream is on its way to the server.
@@ -441,7 +387,7 @@ impl Client {
 
     /// Whether a request's deadline passed at `now`: before it is judged, what the server wrote is read (R4).
     pub fn judges(&self, now: Nanos) -> bool {
-        self.requests.due(now).is_some()
+        self.requests.next_deadline().is_some_and(|at| at <= now)
     }
 
     /// Ends what is overdue.

@@ -265,13 +265,7 @@ impl Peer {
         if let Some(client) = &mut self.client
             && conn.stdin_open()
         {
-            client.cancel_streams(&mut Wire {
-                outbox: &mut conn.outbox,
-                lines: &mut self.lines,
-                owes_writable: &mut conn.owes_writable,
-                limit: self.policy.limits.outbound_bytes,
-                quiet: false,
-            });
+            client.cancel_streams(&mut Wire::of(&mut conn, &mut self.lines, self.policy.limits.outbound_bytes));
         }
         if conn.exit.is_none() && conn.outbox.queued() == 0 {
             conn.close_stdin(ctx);
@@ -297,15 +291,7 @@ impl Peer {
         let asks = self.policy.client.rediscover && self.life > 1;
         if let Some(client) = self.client.as_deref_mut().filter(|_| asks) {
             let limit = self.policy.limits.outbound_bytes;
-            let lines = &mut self.lines;
-            let owes_writable = &mut conn.owes_writable;
-            conn.probe = Some(client.rediscover(&mut Wire {
-                outbox: &mut conn.outbox,
-                lines,
-                owes_writable,
-                limit,
-                quiet: false,
-            }));
+            conn.probe = Some(client.rediscover(&mut Wire::of(&mut conn, &mut self.lines, limit)));
             let timeout = after(ctx.now, self.policy.client.probe_timeout);
             ctx.deadlines.set(&mut self.own, ctx.slot, Timer::Probe, timeout);
             ctx.actions.push_back(Action::Serve(ctx.slot));
@@ -329,13 +315,7 @@ impl Peer {
                 ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Probe);
                 let serving = Serving { pid: conn.pid, life: conn.life, attempt: conn.attempt, changed };
                 if let Some(client) = &mut self.client {
-                    let mut wire = Wire {
-                        outbox: &mut conn.outbox,
-                        lines: &mut self.lines,
-                        owes_writable: &mut conn.owes_writable,
-                        limit: self.policy.limits.outbound_bytes,
-                        quiet: false,
-                    };
+                    let mut wire = Wire::of(&mut conn, &mut self.lines, self.policy.limits.outbound_bytes);
                     client.serves(&mut wire, ctx.now);
                     if conn.outbox.queued() > 0 {
                         ctx.actions.push_back(Action::Serve(ctx.slot));

@@ -121,13 +121,9 @@ impl Peer {
                 let closing = matches!(self.state, State::Closing { .. });
                 let dying = matches!(self.state, State::Ending { .. });
                 let mut wire = match &mut self.state {
-                    State::Running { conn } | State::Draining { conn } => Some(Wire {
-                        outbox: &mut conn.outbox,
-                        lines: &mut self.lines,
-                        owes_writable: &mut conn.owes_writable,
-                        limit: self.policy.limits.outbound_bytes,
-                        quiet: false,
-                    }),
+                    State::Running { conn } | State::Draining { conn } => {
+                        Some(Wire::of(conn, &mut self.lines, self.policy.limits.outbound_bytes))
+                    }
                     _ => None,
                 };
                 let lines_before = wire.as_ref().map(|wire| *wire.lines);

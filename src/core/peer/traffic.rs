@@ -70,13 +70,7 @@ impl Peer {
                 value
             }
             Open::Now(conn) => {
-                let mut wire = Wire {
-                    outbox: &mut conn.outbox,
-                    lines: &mut self.lines,
-                    owes_writable: &mut conn.owes_writable,
-                    limit,
-                    quiet: false,
-                };
+                let mut wire = Wire::of(conn, &mut self.lines, limit);
                 step(client, Some(&mut wire), limit)
             }
         };
@@ -109,13 +103,7 @@ impl Peer {
         let quiet = matches!(self.state, State::Closing { .. });
         let answer = match &mut self.state {
             State::Running { conn } | State::Draining { conn } | State::Closing { conn } => {
-                let mut wire = Wire {
-                    outbox: &mut conn.outbox,
-                    lines: &mut self.lines,
-                    owes_writable: &mut conn.owes_writable,
-                    limit,
-                    quiet,
-                };
+                let mut wire = Wire::of(conn, &mut self.lines, limit).quiet_if(quiet);
                 client.cancel(Some(&mut wire), &mut out, id, reason)
             }
             _ => client.cancel(None, &mut out, id, reason),
@@ -145,13 +133,7 @@ impl Peer {
         let quiet = matches!(self.state, State::Closing { .. });
         match &mut self.state {
             State::Running { conn } | State::Draining { conn } | State::Closing { conn } => {
-                let mut wire = Wire {
-                    outbox: &mut conn.outbox,
-                    lines: &mut self.lines,
-                    owes_writable: &mut conn.owes_writable,
-                    limit,
-                    quiet,
-                };
+                let mut wire = Wire::of(conn, &mut self.lines, limit).quiet_if(quiet);
                 client.tick(Some(&mut wire), &mut out, ctx.now);
                 if conn.outbox.queued() > 0 {
                     ctx.actions.push_back(Action::Serve(ctx.slot));

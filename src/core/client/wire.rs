@@ -1,0 +1,72 @@
+//! What a step of the client is handed: where its lines go, and where its events go.
+
+use crate::core::connection::Connection;
+use crate::core::error::Refusal;
+use crate::core::event::{Answer, Event, Failed, Fault, To, flag};
+use crate::core::log::Level;
+use crate::core::outbox::Outbox;
+use crate::core::queue::EventQueue;
+
+/// Where lines go while a connection serves.
+pub struct Wire<'a> {
+    /// The outbox of the connection.
+    pub outbox: &'a mut Outbox,
+    /// Numbers the peer's lines.
+    pub lines: &'a mut u64,
+    /// The host is owed a WRITABLE.
+    pub owes_writable: &'a mut bool,
+    /// What may wait in the outbox.
+    pub limit: usize,
+    /// The connection is being ended: what waits may be taken back, nothing is added.
+    pub quiet: bool,
+}
+
+impl<'a> Wire<'a> {
+    /// The wire of a connection that takes lines.
+    pub fn of(conn: &'a mut Connection, lines: &'a mut u64, limit: usize) -> Self {
+        Self { outbox: &mut conn.outbox, lines, owes_writable: &mut conn.owes_writable, limit, quiet: false }
+    }
+
+    /// The same for a connection that may be on its way out.
+    pub fn quiet_if(self, quiet: bool) -> Self {
+        Self { quiet, ..self }
+    }
+
+    /// Queues a line, whatever waits already.
+    pub(super) fn push(&mut self, line: Vec<u8>) -> u64 {
+        *self.lines += 1;
+        self.outbox.push(*self.lines, line);
+        *self.lines
+    }
+
+    /// Queues a host's line within the limits.
+    pub(super) fn push_within(&mut self, line: Vec<u8>) -> Answer<u64> {
+        let queued = self.outbox.queued();
+        if queued + line.len() > self.limit {
+            *self.owes_writable = true;
+            return Err(Refusal::WouldBlock { queued, limit: self.limit, line: line.len() });
+        }
+        Ok(self.push(line))
+    }
+}
+
+/// Where events and log lines go.
+pub struct Out<'a> {
+    /// The peer's queue.
+    pub queue: &'a mut EventQueue,
+    /// Lines up to this level are told.
+    pub log_level: Level,
+}
+
+impl Out<'_> {
+    pub(super) fn log(&mut self, level: Level, text: String) {
+        if level <= self.log_level {
+            self.queue.log(level, text);
+        }
+    }
+
+    pub(super) fn fail(&mut self, to: To, fault: Fault, text: impl Into<String>) {
+        let to = To { flags: to.flags | flag::COMPLETE, ..to };
+        self.queue.push(Event::Failed(Box::new(Failed { to, fault, text: text.into() })));
+    }
+}
