@@ -166,9 +166,6 @@ impl Policy {
                 )));
             }
         }
-        if matches!(self.mode, Mode::Auto | Mode::Legacy) {
-            return Err(Refusal::Unsupported("servers of older revisions are not supported yet"));
-        }
         let l = &self.limits;
         within("event_queue", l.event_queue, 1, 1 << 24)?;
         within("event_bytes", l.event_bytes, 1, isize::MAX as usize)?;

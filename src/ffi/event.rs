@@ -6,6 +6,7 @@ use std::ptr;
 
 use super::config::mcp_supervised_log_level;
 use super::status::*;
+use crate::core::era::Spoken;
 use crate::core::event::{Close, CloseReason, Event, Exit, Fault, HandleEvent, Serving, To, Trouble, flag};
 use crate::core::framing::Frame;
 use crate::core::message::{MessageKind, Parts};
@@ -286,8 +287,8 @@ pub fn flatten(told: Told, out: &mut mcp_supervised_event, held: &mut Vec<Held>)
             out.status = MCP_SUPERVISED_E_PROTOCOL as i32;
             set_frame(out, parts, frame, held);
         }
-        Event::Ready(serving) => set_serving(out, MCP_SUPERVISED_EVENT_READY, serving),
-        Event::Reconnect(serving) => set_serving(out, MCP_SUPERVISED_EVENT_RECONNECT, serving),
+        Event::Ready(serving) => set_serving(out, MCP_SUPERVISED_EVENT_READY, serving, held),
+        Event::Reconnect(serving) => set_serving(out, MCP_SUPERVISED_EVENT_RECONNECT, serving, held),
         Event::Drain { .. } => out.kind = MCP_SUPERVISED_EVENT_DRAIN as u32,
         Event::Close(close) => set_close(out, *close, held),
         Event::Error(trouble) => set_trouble(out, *trouble, held),
@@ -387,13 +388,26 @@ fn set_exit(out: &mut mcp_supervised_event, exit: Option<Exit>) {
     }
 }
 
-fn set_serving(out: &mut mcp_supervised_event, kind: mcp_supervised_event_kind, serving: Serving) {
+fn set_serving(
+    out: &mut mcp_supervised_event,
+    kind: mcp_supervised_event_kind,
+    serving: Serving,
+    held: &mut Vec<Held>,
+) {
     out.kind = kind as u32;
     out.pid = serving.pid;
     out.life = serving.life;
     out.attempt = serving.attempt;
+    out.era = match serving.spoken {
+        Spoken::Raw => 0,
+        Spoken::Modern => MCP_SUPERVISED_ERA_MODERN as u32,
+        Spoken::Legacy(_) => MCP_SUPERVISED_ERA_LEGACY as u32,
+    };
     if serving.changed {
         out.flags |= MCP_SUPERVISED_FLAG_SERVER_CHANGED;
+    }
+    if let Some(version) = serving.spoken.version() {
+        set_text(out, version.to_owned(), held);
     }
 }
 
