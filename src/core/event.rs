@@ -98,6 +98,8 @@ pub mod flag {
     pub const INPUT_REQUIRED: u32 = 1 << 5;
     /// The result is of a type of an extension.
     pub const OTHER_RESULT_TYPE: u32 = 1 << 6;
+    /// The library made it for a server that does not know what was asked.
+    pub const EMULATED: u32 = 1 << 7;
     /// The server did it, not the host.
     pub const BY_PEER: u32 = 1 << 9;
 }

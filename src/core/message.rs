@@ -62,7 +62,7 @@ pub fn read_line(line: &[u8], mode: Mode, grammar_bytes: usize, envelope: &mut E
         Err(reason) => Reading::Malformed { reason: reason.to_owned(), cut: false },
         Ok((kind, parts)) => match (mode, kind) {
             (Mode::Modern, MessageKind::Request) => Reading::Forbidden(parts),
-            (Mode::Raw | Mode::Modern, kind) => Reading::Message(kind, parts),
+            (_, kind) => Reading::Message(kind, parts),
         },
     }
 }
@@ -128,7 +128,7 @@ pub fn outgoing_line(text: &[u8], mode: Mode, outbound_bytes: usize) -> Result<V
         return Ok(one_line(text));
     }
     let (kind, _) = shape(&envelope).map_err(|reason| format!("the line is refused: {reason}"))?;
-    if mode == Mode::Modern {
+    if mode != Mode::Raw {
         match kind {
             MessageKind::Notification => {}
             MessageKind::Request if envelope.id == Id::String && !spells_integer(&envelope, text) => {}

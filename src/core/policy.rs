@@ -8,8 +8,12 @@ use super::time::{Nanos, ms};
 /// How much of the protocol the library speaks for a peer (Z1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
+    /// Whatever the server speaks: it is asked.
+    Auto,
     /// MCP 2026-07-28: nothing is sent unasked.
     Modern,
+    /// A revision before it: every life begins with the handshake.
+    Legacy,
     /// Lines only: nothing is stamped, nothing is tracked.
     Raw,
 }
@@ -161,6 +165,9 @@ impl Policy {
                     self.restart_window / 1_000_000,
                 )));
             }
+        }
+        if matches!(self.mode, Mode::Auto | Mode::Legacy) {
+            return Err(Refusal::Unsupported("servers of older revisions are not supported yet"));
         }
         let l = &self.limits;
         within("event_queue", l.event_queue, 1, 1 << 24)?;

@@ -15,6 +15,7 @@ pub use mcp_supervised::ffi::guard::mcp_supervised as RawHandle;
 pub use mcp_supervised::ffi::handle::*;
 pub use mcp_supervised::ffi::limits::*;
 pub use mcp_supervised::ffi::peer::*;
+pub use mcp_supervised::ffi::respond::*;
 pub use mcp_supervised::ffi::spec::*;
 pub use mcp_supervised::ffi::spec_client::*;
 pub use mcp_supervised::ffi::status::*;
@@ -50,6 +51,7 @@ pub struct Event {
     pub uptime_ms: u64,
     pub count: u64,
     pub unread_from: u64,
+    pub era: u32,
     pub payload: Vec<u8>,
     pub method: Vec<u8>,
     pub body: Vec<u8>,
@@ -91,6 +93,7 @@ impl Event {
             uptime_ms: e.uptime_ms,
             count: e.count,
             unread_from: e.unread_from,
+            era: e.era,
             payload: bytes(e.payload, e.payload_len),
             method: bytes(e.method, e.method_len),
             body: bytes(e.body, e.body_len),
@@ -177,7 +180,14 @@ impl Spec {
 
     /// The demo server with the protocol client on, with flags.
     pub fn modern(flags: &[&str]) -> Self {
-        flags.iter().fold(Self::new(demo_server()), |spec, flag| spec.arg(flag))
+        flags.iter().fold(Self::new(demo_server()).mode(MCP_SUPERVISED_MODE_MODERN), |spec, flag| spec.arg(flag))
+    }
+
+    /// How long a life may take to begin.
+    pub fn start_timeouts(self, probe_ms: u64, start_ms: u64) -> Self {
+        // SAFETY: a live spec.
+        let status = unsafe { mcp_supervised_spec_start_timeouts(self.0, probe_ms, start_ms) };
+        self.ok(status)
     }
 
     /// Lost requests that only read are sent again.

@@ -37,6 +37,22 @@ pub struct Options {
     pub meta_verbatim: bool,
 }
 
+/// What a host answers a request of the server with.
+#[derive(Debug, Clone, Copy)]
+pub enum Reply<'a> {
+    /// The text of a JSON object.
+    Result(&'a [u8]),
+    /// An error.
+    Error {
+        /// Its code.
+        code: i64,
+        /// Its message.
+        message: &'a str,
+        /// The JSON text of its data, empty for none.
+        data: &'a [u8],
+    },
+}
+
 /// Where a request or a stream is on its way to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {

@@ -74,7 +74,7 @@ pub struct Peer {
 impl Peer {
     pub fn new(id: PeerId, data: u64, policy: Policy, log_level: Level) -> Self {
         let client = match policy.mode {
-            Mode::Modern => Some(Box::new(Client::new(policy.client.clone()))),
+            Mode::Auto | Mode::Modern | Mode::Legacy => Some(Box::new(Client::new(policy.client.clone()))),
             Mode::Raw => None,
         };
         Self {

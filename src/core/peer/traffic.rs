@@ -3,7 +3,7 @@
 use super::Peer;
 use super::state::*;
 use crate::core::client::known::Known;
-use crate::core::client::{Client, Options, Out, Wire};
+use crate::core::client::{Client, Options, Out, Reply, Wire};
 use crate::core::connection::{Action, Connection, Ctx};
 use crate::core::deadlines::Timer;
 use crate::core::error::Refusal;
@@ -113,6 +113,11 @@ impl Peer {
             self.mind_flushed(ctx);
         }
         answer
+    }
+
+    /// Answers a request of the server (Z4).
+    pub fn respond(&mut self, _ctx: &mut Ctx<'_>, _token: u64, _reply: Reply<'_>) -> Answer {
+        Err(Refusal::Unsupported("a server of this revision never asks its client"))
     }
 
     /// What the server said of itself, and whether that was before a restart.
