@@ -105,7 +105,8 @@ fn request(server: &'static Server, method: &str, id: &Value, params: Map<String
                 reply(server, &id, serve(server, &method, &id, &params));
             });
         }
-        On::Result(result) => server.answer(id, Ok(result.clone())),
+        // With nothing added.
+        On::Result(result) => server.answer_now(&json!({"jsonrpc": "2.0", "id": id, "result": result})),
     }
 }
 
