@@ -112,7 +112,8 @@ impl Deadlines {
 
     /// Takes the earliest deadline that is due at `now`. Its peer still has it in its own table, and clears it there.
     pub fn take_due(&mut self, now: Nanos) -> Option<(u32, Timer)> {
-        let row = *self.rows.first().filter(|row| row.0 <= now)?;
+        self.first.filter(|at| *at <= now)?;
+        let row = *self.rows.first()?;
         self.rows.remove(&row);
         self.note_first();
         Some((row.1, row.2))
