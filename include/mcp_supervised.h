@@ -346,7 +346,8 @@ typedef enum mcp_supervised_log_level {
 typedef enum mcp_supervised_mode {
     /**
      * Whatever the server speaks, MCP 2026-07-28 or one of the revisions before it. The first life is asked with
-     * server/discover, as its very first message; what was found is kept for its replacements. READY tells when it serves.
+     * server/discover, as its very first message; what was found is kept for its replacements. READY tells when it serves. The
+     * default.
      */
     MCP_SUPERVISED_MODE_AUTO = 1,
     /**
