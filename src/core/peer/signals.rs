@@ -149,6 +149,9 @@ impl Peer {
     /// What broke the connection is an ERROR at once, except for a replacement that does not serve yet: its one ERROR comes
     /// when it is gone, and says it then (L11).
     pub(super) fn tell_broken(&mut self, fault: Fault, text: String) {
+        if let State::Starting { start, .. } = &mut self.state {
+            start.heard = true;
+        }
         match &mut self.state {
             State::Starting { conn, start } if conn.life > 1 => {
                 start.failure.get_or_insert(text);
