@@ -5,7 +5,7 @@
  *     floor SCENARIO SERVER NUMBER...
  *
  *     seq N            pipe W N         bulk W N         dense W N
- *     size B W N       flood N          idle C           restart N        spawn N MIB
+ *     size B W N       flood N          idle C           restart N        spawn N MIB      fair C N
  *
  * FLOOR_REQUEST=stamped in the environment sends requests as long as those of the library. FLOOR_PARSE=1 counts brackets and
  * strings of every byte, as the shortest parser written by hand would. FLOOR_PIPE=BYTES enlarges the pipes.
@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -290,6 +291,65 @@ static void spawns(long count, long mib) {
            quantile(call, (size_t)count, 0.99), quantile(answer, (size_t)count, 0.5));
 }
 
+/* One caller and its clock, for `fair`. */
+struct caller {
+    struct server server;
+    double sent;
+};
+
+static void ask(struct caller *c) {
+    c->sent = now();
+    if (put(c->server.in, request, request_len) != request_len) die("a short write");
+}
+
+/* `wanted` calls, of one server after the other or of all at once, while each turn reads what there is of everyone. */
+static double p99_of(struct caller *all, long count, int epoll, long wanted, bool at_once, double *p50) {
+    double *us = doubles(wanted);
+    long done = 0, asked = 0;
+    for (long i = 0; i < (at_once ? count : 1); i++, asked++) ask(&all[i]);
+    while (done < wanted) {
+        struct epoll_event events[64];
+        int told = epoll_wait(epoll, events, 64, -1);
+        for (int i = 0; i < told && done < wanted; i++) {
+            uint64_t which = events[i].data.u64;
+            ssize_t got = read(all[which].server.out, buffer, sizeof buffer);
+            if (got <= 0) die("read");
+            long found = lines_in(buffer, (size_t)got);
+            if (which == (uint64_t)count || !found) continue; /* the flood */
+            us[done++] = (now() - all[which].sent) * 1e6;
+            if (asked < wanted) ask(&all[at_once ? which : (which + 1) % (uint64_t)count]), asked++;
+        }
+    }
+    *p50 = quantile(us, (size_t)wanted, 0.5);
+    double p99 = quantile(us, (size_t)wanted, 0.99);
+    free(us);
+    return p99;
+}
+
+/* The last server floods; what that does to the calls of the others. */
+static void fair(long count, long rounds) {
+    struct caller *all = calloc((size_t)count, sizeof *all);
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (!all || epoll < 0) die("epoll_create1");
+    for (long i = 0; i < count; i++) {
+        all[i].server = launch(i == count - 1 ? "notify=2000000000" : NULL, NULL);
+        one_call(&all[i].server);
+        struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uint64_t)i};
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, all[i].server.out, &e)) die("epoll_ctl");
+    }
+    double one[2], one_p50[2], at_once[2], at_once_p50[2];
+    long wanted = rounds * (count - 1);
+    for (int flooding = 0; flooding < 2; flooding++) {
+        if (flooding && put(all[count - 1].server.in, FLOOD, sizeof FLOOD - 1) == 0) die("a short write");
+        one[flooding] = p99_of(all, count - 1, epoll, wanted, false, &one_p50[flooding]);
+        at_once[flooding] = p99_of(all, count - 1, epoll, wanted, true, &at_once_p50[flooding]);
+    }
+    printf("{\"one_p50_us\":%.2f,\"one_p99_us\":%.2f,\"one_flood_p50_us\":%.2f,\"one_flood_p99_us\":%.2f,\"all_p50_us\":%.2f,"
+           "\"all_p99_us\":%.2f,\"all_flood_p50_us\":%.2f,\"all_flood_p99_us\":%.2f}\n",
+           one_p50[0], one[0], one_p50[1], one[1], at_once_p50[0], at_once[0], at_once_p50[1], at_once[1]);
+    for (long i = 0; i < count; i++) kill(all[i].server.pid, SIGKILL);
+}
+
 int main(int argc, char **argv) {
     if (argc < 4) return fprintf(stderr, "usage: floor SCENARIO SERVER NUMBER...\n"), 2;
     const char *scenario = argv[1], *wanted = getenv("FLOOR_REQUEST"), *bytes = getenv("FLOOR_PIPE");
@@ -310,6 +370,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(scenario, "idle")) idle(n[0]);
     else if (!strcmp(scenario, "restart")) restart(n[0]);
     else if (!strcmp(scenario, "spawn")) spawns(n[0], n[1]);
+    else if (!strcmp(scenario, "fair")) fair(n[0], n[1]);
     else return fprintf(stderr, "no scenario %s\n", scenario), 2;
     return 0;
 }
