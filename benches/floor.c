@@ -7,11 +7,13 @@
  *     seq N            pipe W N         bulk W N         dense W N
  *     size B W N       flood N          idle C           restart N        spawn N MIB      fair C N
  *
- * FLOOR_REQUEST=stamped in the environment sends requests as long as those of the library. FLOOR_PARSE=1 counts brackets and
+ * FLOOR_WORK=1 in the environment does for pipe and flood, by hand, what a client has to do for a call (floor_work.c).
+ * FLOOR_REQUEST=stamped the environment sends requests as long as those of the library. FLOOR_PARSE=1 counts brackets and
  * strings of every byte, as the shortest parser written by hand would. FLOOR_PIPE=BYTES enlarges the pipes.
  */
 #define _GNU_SOURCE
 #include "common.h"
+#include "floor_work.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,7 +48,7 @@ static const char *request = PLAIN;
 static size_t request_len = sizeof PLAIN - 1;
 static char *requests; /* MOST_WIDTH of them in a row */
 static char buffer[READ_BYTES];
-static bool parse;
+static bool parse, work;
 static long pipe_bytes;
 
 static void die(const char *what) {
@@ -181,6 +183,44 @@ static void one_call(const struct server *s) {
         if ((found = get(s, NULL, &ignored)) < 0) die("the server ended");
 }
 
+/* As `pipelined`, with the work of a client. */
+static struct took worked(const struct server *s, long width, long count) {
+    static const char PARAMS[] = "{" ARGUMENTS "}";
+    static char out[MOST_WIDTH * 512];
+    struct took took = {now(), cpu(), 0};
+    size_t out_len = 0, written = 0, left = 0;
+    long asked = 0, done = 0, allowed = width;
+    bool writable = true;
+    while (done < count) {
+        uint64_t clock = (uint64_t)(now() * 1e9);
+        for (; asked < count && asked < allowed; asked++)
+            out_len += floor_request(out + out_len, "tools/call", 10, PARAMS, sizeof PARAMS - 1, clock);
+        if (written < out_len && writable) {
+            written += put(s->in, out + written, out_len - written);
+            writable = written == out_len;
+            if (writable) out_len = written = 0;
+        }
+        struct epoll_event events[2];
+        int told = epoll_wait(s->epoll, events, 2, -1);
+        for (int i = 0; i < told; i++) {
+            if (events[i].data.fd == s->in) {
+                writable = true;
+                continue;
+            }
+            ssize_t got = read(s->out, buffer + left, sizeof buffer - left);
+            if (got <= 0) die("read");
+            left += (size_t)got;
+            long found = floor_answers(buffer, &left);
+            done += found;
+            /* A request is made only when there is room for it, whatever the pipe does. */
+            if (out_len < sizeof out / 2) allowed = done + width;
+        }
+    }
+    took.seconds = now() - took.seconds;
+    took.cpu = cpu() - took.cpu;
+    return took;
+}
+
 static void seq(long count) {
     struct server s = launch(NULL, NULL);
     double *us = doubles(count);
@@ -202,8 +242,9 @@ static void sized(long bytes, char *kind, long width, long count) {
     char payload[64];
     snprintf(payload, sizeof payload, "payload=%ld", bytes);
     struct server s = launch(payload, kind);
-    pipelined(&s, width, count / 10 + 1);
-    struct took t = pipelined(&s, width, count);
+    struct took (*run)(const struct server *, long, long) = work && bytes == 32 ? worked : pipelined;
+    run(&s, width, count / 10 + 1);
+    struct took t = run(&s, width, count);
     printf("{\"calls_s\":%.0f,\"cpu_us\":%.4f,\"MB_s\":%.1f,\"hwm_kb\":%ld}\n", (double)count / t.seconds,
            t.cpu / (double)count * 1e6, (double)t.bytes / t.seconds / 1e6, status_of("VmHWM"));
 }
@@ -216,7 +257,18 @@ static void flood(long count) {
     one_call(&s);
     double begun = now(), used = cpu();
     if (put(s.in, FLOOD, sizeof FLOOD - 1) != sizeof FLOOD - 1) die("a short write");
-    for (long seen = 0; seen < count + 1;) seen += get(&s, NULL, &ignored);
+    size_t left = 0;
+    for (long seen = 0; seen < (work ? count : count + 1);) {
+        if (!work) {
+            seen += get(&s, NULL, &ignored);
+            continue;
+        }
+        struct epoll_event event;
+        epoll_wait(s.epoll, &event, 1, -1);
+        ssize_t got = read(s.out, buffer + left, sizeof buffer - left);
+        if (got == 0 || (got < 0 && errno != EAGAIN)) die("read");
+        if (got > 0) left += (size_t)got, seen += floor_answers(buffer, &left);
+    }
     double took = now() - begun;
     used = cpu() - used;
     printf("{\"msgs_s\":%.0f,\"cpu_us\":%.4f,\"hwm_kb\":%ld,\"delivered\":%ld}\n", (double)count / took,
@@ -358,6 +410,7 @@ int main(int argc, char **argv) {
     for (int i = 3; i < argc && i < 6; i++) n[i - 3] = strtol(argv[i], NULL, 10);
     if (wanted && !strcmp(wanted, "stamped")) request = STAMPED, request_len = sizeof STAMPED - 1;
     parse = getenv("FLOOR_PARSE") != NULL;
+    work = getenv("FLOOR_WORK") != NULL;
     pipe_bytes = bytes ? strtol(bytes, NULL, 10) : 0;
     requests = malloc(MOST_WIDTH * request_len);
     for (size_t i = 0; i < MOST_WIDTH; i++) memcpy(requests + i * request_len, request, request_len);
