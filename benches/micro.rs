@@ -14,7 +14,7 @@ use mcp_supervised::core::deadlines::{Deadlines, Own, Timer};
 use mcp_supervised::core::framing::Framer;
 use mcp_supervised::core::requests::{Requests, Timeouts};
 use mcp_supervised::core::stamp::{Meta, PROTOCOL_VERSION, Params, Stamp, push_notification, push_request};
-use mcp_supervised::scan::{Checks, scan, scan_params};
+use mcp_supervised::scan::{Checks, scan};
 
 const NOTIFICATION: &str = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"0000000000000000000000007"}}"#;
 const ANSWER: &str = r#"{"jsonrpc":"2.0","id":4711,"result":{"resultType":"complete","content":[{"type":"text","text":"it is all one long text with no "}]}}"#;
@@ -140,7 +140,7 @@ fn stamping(c: &mut Criterion) {
         });
     });
     group.bench_function("check of params alone", |b| {
-        b.iter(|| scan_params(black_box(plain.as_bytes())).expect("they are params"));
+        b.iter(|| black_box(Params::check(black_box(plain.as_bytes())).expect("they are params").is_continuation));
     });
     group.finish();
 }
