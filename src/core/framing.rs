@@ -24,6 +24,9 @@ const LEAST_ROOM_IN_LONG: usize = READ_BYTES;
 /// The longest line that is expected to be followed by another one of its length.
 const MOST_EXPECTED: usize = 4 << 20;
 
+/// Lines that have no more bytes together do not keep the buffer that they were read into.
+const SMALL_LINES_BYTES: usize = 8 << 10;
+
 /// The longest part of a line that is kept by itself; copying a longer one to and fro would cost more than it saves.
 const PARKED_BYTES: usize = 16 << 10;
 
@@ -279,15 +282,20 @@ impl Framer {
         }
     }
 
+    /// Makes the lines that ended in `buffer` ready to be handed out. A few small ones get a buffer of their own size: they may
+    /// wait for long, and a thousand peers with one line each must not hold a thousand read buffers.
     fn freeze(&mut self, mut buffer: Vec<u8>) {
-        if self.lines.is_empty() {
-            self.pool.give(buffer);
-        } else {
-            for line in &self.lines {
-                buffer[line.end as usize] = 0;
-            }
-            self.chunk = Some(Chunk::freeze(buffer, &self.pool, &self.pinned));
+        for line in &self.lines {
+            buffer[line.end as usize] = 0;
         }
+        let Some(used) = self.lines.back().map(|last| last.end as usize + 1) else {
+            return self.pool.give(buffer);
+        };
+        if used <= SMALL_LINES_BYTES {
+            let small = buffer[..used].to_vec();
+            self.pool.give(std::mem::replace(&mut buffer, small));
+        }
+        self.chunk = Some(Chunk::freeze(buffer, &self.pool, &self.pinned));
     }
 
     /// Gives the open buffer back: nothing of a line is in it.
