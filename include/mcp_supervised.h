@@ -844,7 +844,7 @@ MCP_SUPERVISED_API int32_t mcp_supervised_fd(struct mcp_supervised *handle);
  * after a signal, and when servers keep the library busy with what leads to no event.
  *
  * The payloads of the events are valid until the next mcp_supervised_poll or mcp_supervised_free on this handle. Events of
- * one peer come in order; peers take turns. Errors: E_NULL (`events`), E_INVALID (`event_size` smaller than the first version's,
+ * one peer come in order; peers take turns. Errors: E_NULL (`events`), E_INVALID (`events` not aligned, `event_size` smaller than the first version's,
  * not a multiple of 8 or larger than an array can be; a timeout below -1), E_IO.
  */
 MCP_SUPERVISED_API

@@ -13,10 +13,16 @@ use std::rc::Rc;
 
 use super::chunk::{Chunk, Pool, READ_BYTES};
 use super::queue::SMALL;
-use crate::scan::{self, Span};
+use crate::scan::{self, Encoding};
 
 /// Least room offered to a read, so that a line that crosses buffers is not fetched in crumbs.
 const LEAST_ROOM: usize = 16 << 10;
+
+/// The same in a line that is longer than an ordinary buffer: what a pipe holds is to be had with one read.
+const LEAST_ROOM_IN_LONG: usize = READ_BYTES;
+
+/// The longest line that is expected to be followed by another one of its length.
+const MOST_EXPECTED: usize = 4 << 20;
 
 /// The longest part of a line that is kept by itself; copying a longer one to and fro would cost more than it saves.
 const PARKED_BYTES: usize = 16 << 10;
@@ -25,19 +31,31 @@ const PARKED_BYTES: usize = 16 << 10;
 #[derive(Debug, Clone)]
 pub struct Frame {
     chunk: Rc<Chunk>,
+    line: Line,
+}
+
+/// A line inside a buffer, and what was seen of its bytes on the way to its end.
+#[derive(Debug, Clone, Copy)]
+struct Line {
     start: u32,
     end: u32,
+    ascii: bool,
 }
 
 impl Frame {
     /// The bytes of the line.
     pub fn bytes(&self) -> &[u8] {
-        &self.chunk.bytes()[self.start as usize..self.end as usize]
+        &self.chunk.bytes()[self.line.start as usize..self.line.end as usize]
+    }
+
+    /// What is known of them.
+    pub fn encoding(&self) -> Encoding {
+        if self.line.ascii { Encoding::Ascii } else { Encoding::Unknown }
     }
 
     /// The bytes of the line and the NUL behind them.
     pub fn with_nul(&self) -> &[u8] {
-        &self.chunk.bytes()[self.start as usize..=self.end as usize]
+        &self.chunk.bytes()[self.line.start as usize..=self.line.end as usize]
     }
 }
 
@@ -55,6 +73,8 @@ pub struct Framer {
     pool: Rc<Pool>,
     pinned: Rc<Cell<usize>>,
     limit: usize,
+    /// The length of the last line that was longer than an ordinary buffer: servers with one large answer have more of them.
+    expected: usize,
     /// The buffer that is being filled; its bytes up to `filled` are a line that has not ended.
     open: Option<Vec<u8>>,
     filled: usize,
@@ -62,9 +82,11 @@ pub struct Framer {
     parked: Vec<u8>,
     /// Up to here no LF was found.
     searched: usize,
+    /// Whether all bytes up to there are ASCII.
+    part_is_ascii: bool,
     /// The last buffer in which lines ended, while some of them were not handed out.
     chunk: Option<Rc<Chunk>>,
-    lines: VecDeque<Span>,
+    lines: VecDeque<Line>,
     before_first_line: bool,
     too_long: bool,
     ending: bool,
@@ -77,10 +99,12 @@ impl Framer {
             pool,
             pinned,
             limit,
+            expected: 0,
             open: None,
             filled: 0,
             parked: Vec::new(),
             searched: 0,
+            part_is_ascii: true,
             chunk: None,
             lines: VecDeque::new(),
             before_first_line: true,
@@ -95,10 +119,12 @@ impl Framer {
         self.unpark();
         let pool = &self.pool;
         let open = self.open.get_or_insert_with(|| pool.take(READ_BYTES));
-        if open.len() - self.filled < LEAST_ROOM {
+        let is_long = self.filled >= READ_BYTES / 2;
+        if open.len() - self.filled < if is_long { LEAST_ROOM_IN_LONG } else { LEAST_ROOM } {
             // One byte past the limit tells a line that is too long from one that just fits; one more is for its NUL.
             let largest = self.limit.saturating_add(2).max(READ_BYTES);
-            let wanted = (open.len() * 2).min(largest).max(self.filled + 2);
+            let expected = if is_long { self.expected + LEAST_ROOM_IN_LONG } else { 0 };
+            let wanted = (open.len() * 2).max(expected).min(largest).max(self.filled + 2);
             if wanted > open.len() {
                 match self.pool.take_spare(wanted).filter(|spare| spare.len() <= largest) {
                     Some(mut larger) => {
@@ -166,7 +192,7 @@ impl Framer {
             && !self.too_long
             && let Some(buffer) = self.open.take()
         {
-            let buffer = self.note_line(buffer, 0, left);
+            self.note_line(&buffer, 0, left, self.part_is_ascii);
             self.freeze(buffer);
         }
         self.release();
@@ -191,10 +217,10 @@ impl Framer {
 
     /// The next line.
     pub fn next_line(&mut self) -> Option<Frame> {
-        let span = self.lines.pop_front()?;
+        let line = self.lines.pop_front()?;
         let chunk = if self.lines.is_empty() { self.chunk.take() } else { self.chunk.clone() };
         self.end_part();
-        chunk.map(|chunk| Frame { chunk, start: span.start, end: span.end })
+        chunk.map(|chunk| Frame { chunk, line })
     }
 
     /// The line over the limit that ended this stream, once all lines before it are handed out.
@@ -209,16 +235,23 @@ impl Framer {
         };
         let mut start = 0;
         let mut from = self.searched;
-        while let Some(found) = scan::find_newline(&buffer[from..self.filled]) {
-            let end = from + found;
+        let mut ascii = self.part_is_ascii;
+        loop {
+            let (end, more_is_ascii) = scan::line_end(&buffer[..self.filled], from);
+            ascii &= more_is_ascii;
+            if end == self.filled {
+                break;
+            }
             if end - start > self.limit {
                 self.too_long = true;
                 break;
             }
-            buffer = self.note_line(buffer, start, end);
+            self.note_line(&buffer, start, end, ascii);
             start = end + 1;
             from = start;
+            ascii = true;
         }
+        self.part_is_ascii = ascii;
         if !self.too_long && self.filled - start > self.limit {
             self.too_long = true;
         }
@@ -240,7 +273,8 @@ impl Framer {
     }
 
     /// Writes the line from `start` to its LF at `end` down, unless it is blank.
-    fn note_line(&mut self, mut buffer: Vec<u8>, mut start: usize, mut end: usize) -> Vec<u8> {
+    #[inline]
+    fn note_line(&mut self, buffer: &[u8], mut start: usize, mut end: usize, ascii: bool) {
         const BOM: &[u8] = b"\xEF\xBB\xBF";
         if std::mem::take(&mut self.before_first_line) && buffer[start..end].starts_with(BOM) {
             start += BOM.len();
@@ -248,17 +282,21 @@ impl Framer {
         while end > start && buffer[end - 1] == b'\r' {
             end -= 1;
         }
-        if !scan::is_blank(&buffer[start..end]) {
-            buffer[end] = 0;
-            self.lines.push_back(Span { start: start as u32, end: end as u32 });
+        if end - start > READ_BYTES {
+            self.expected = (end - start).min(MOST_EXPECTED);
         }
-        buffer
+        if !scan::is_blank(&buffer[start..end]) {
+            self.lines.push_back(Line { start: start as u32, end: end as u32, ascii });
+        }
     }
 
-    fn freeze(&mut self, buffer: Vec<u8>) {
+    fn freeze(&mut self, mut buffer: Vec<u8>) {
         if self.lines.is_empty() {
             self.pool.give(buffer);
         } else {
+            for line in &self.lines {
+                buffer[line.end as usize] = 0;
+            }
             self.chunk = Some(Chunk::freeze(buffer, &self.pool, &self.pinned));
         }
     }
@@ -267,6 +305,7 @@ impl Framer {
     fn release(&mut self) {
         self.filled = 0;
         self.searched = 0;
+        self.part_is_ascii = true;
         if let Some(buffer) = self.open.take() {
             self.pool.give(buffer);
         }

@@ -1,8 +1,9 @@
 //! What one line is: which kind of JSON-RPC message, and where its parts lie. Rules W2, W4 and the shapes of R6, R11 and Z1.
 //! The parts are offsets into the line; nothing is decoded and nothing is copied.
 
+use super::framing::Frame;
 use super::policy::Mode;
-use crate::scan::{self, Checks, DefectKind, Envelope, Id, Span, Top};
+use crate::scan::{self, Checks, DefectKind, Encoding, Envelope, Id, Span, Top};
 
 /// The kinds of MESSAGE events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +50,13 @@ pub enum Reading {
 }
 
 /// Reads one line of a server. Whatever becomes of it, `envelope` holds what was found of one.
-pub fn read_line(line: &[u8], mode: Mode, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
+pub fn read_line(frame: &Frame, mode: Mode, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
+    read(frame.bytes(), frame.encoding(), mode, grammar_bytes, envelope)
+}
+
+fn read(line: &[u8], encoding: Encoding, mode: Mode, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
     let checks = if line.len() <= grammar_bytes { Checks::Grammar } else { Checks::Structure };
-    if let Err(defect) = scan::scan_into(line, checks, envelope) {
+    if let Err(defect) = scan::scan_into(line, encoding, checks, envelope) {
         let cut = defect.kind == DefectKind::Truncated;
         return Reading::Malformed { reason: format!("not JSON: {defect}"), cut };
     }
@@ -173,7 +178,7 @@ mod tests {
     use super::*;
 
     fn read_line(line: &[u8], mode: Mode, grammar_bytes: usize) -> Reading {
-        super::read_line(line, mode, grammar_bytes, &mut Envelope::default())
+        read(line, Encoding::Unknown, mode, grammar_bytes, &mut Envelope::default())
     }
 
     fn kind(line: &str, mode: Mode) -> Option<MessageKind> {

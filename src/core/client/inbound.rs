@@ -10,7 +10,7 @@ use crate::core::log::{Level, escape_into};
 use crate::core::message::{MessageKind, Parts};
 use crate::core::stamp::{PROTOCOL_VERSION, member};
 use crate::core::time::{Nanos, after};
-use crate::scan::{Envelope, Id, Span, parse_integer, unescape_eq};
+use crate::scan::{Envelope, Id, parse_integer, unescape_eq};
 
 /// The code by which a server refuses a protocol version.
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -144,7 +144,7 @@ impl Client {
         let mut to = To { request: id, user_data: pending.user_data, flags: flag::COMPLETE | self.retried(&pending) };
         if message.kind == MessageKind::Result {
             let line = message.frame.bytes();
-            match result_type(message.envelope.result_type, line).as_deref() {
+            match result_type(message.envelope.result_type.map(|span| span.of(line))).as_deref() {
                 None | Some("complete") => {}
                 Some("input_required") => to.flags |= flag::INPUT_REQUIRED,
                 Some(_) if self.policy.has_extensions => to.flags |= flag::OTHER_RESULT_TYPE,
@@ -241,13 +241,11 @@ impl Client {
 
     fn notification(&mut self, moment: &mut Moment<'_, '_>, out: &mut Out<'_>, message: Inbound<'_>) {
         let line = message.frame.bytes();
-        let method = message.parts.method.map_or(&b""[..], |span| span.of(line));
-        // Some JSON writers escape every slash.
-        let is = |name: &str| method == name.as_bytes() || unescape_eq(method, name);
-        if is("notifications/progress") {
+        let notice = Notice::of(message.parts.method.map_or(&b""[..], |span| span.of(line)));
+        if notice == Notice::Progress {
             return self.progress(moment, out, message);
         }
-        if is("notifications/cancelled")
+        if notice == Notice::Cancelled
             && let Some(id) = cancelled_id(message.parts.body.map(|span| span.of(line)))
             && let Some(stream) = self.forget_stream(id)
         {
@@ -271,7 +269,7 @@ impl Client {
             return tell(out, message, To::default());
         };
         let to = To { request: id, user_data: stream.user_data, flags: 0 };
-        if is("notifications/subscriptions/acknowledged") {
+        if notice == Notice::Acknowledged {
             stream.acknowledged = true;
             self.unacknowledged.retain(|(_, stream)| *stream != id);
         }
@@ -320,6 +318,48 @@ fn tell(out: &mut Out<'_>, message: Inbound<'_>, to: To) {
     out.queue.push_counted(Event::Message { kind, parts, frame, to });
 }
 
+/// The notifications that mean something to the library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Notice {
+    Progress,
+    Cancelled,
+    Acknowledged,
+    Other,
+}
+
+impl Notice {
+    const PROGRESS: &str = "notifications/progress";
+    const CANCELLED: &str = "notifications/cancelled";
+    const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+
+    /// Which one a method is, as it stands in the line.
+    fn of(method: &[u8]) -> Self {
+        // Lengths that are known make these comparisons of a few words; a call of memcmp costs more than the rest of it.
+        if method == Self::PROGRESS.as_bytes() {
+            Self::Progress
+        } else if method == Self::CANCELLED.as_bytes() {
+            Self::Cancelled
+        } else if method == Self::ACKNOWLEDGED.as_bytes() {
+            Self::Acknowledged
+        } else if memchr::memchr(b'\\', method).is_none() {
+            Self::Other
+        } else {
+            Self::escaped(method)
+        }
+    }
+
+    /// Some JSON writers escape every slash.
+    #[cold]
+    fn escaped(method: &[u8]) -> Self {
+        let names = [
+            (Self::PROGRESS, Self::Progress),
+            (Self::CANCELLED, Self::Cancelled),
+            (Self::ACKNOWLEDGED, Self::Acknowledged),
+        ];
+        names.iter().find(|(name, _)| unescape_eq(method, name)).map_or(Self::Other, |(_, notice)| *notice)
+    }
+}
+
 /// The number that a JSON string spells exactly, as our ids are written.
 fn spelled(quoted: &[u8]) -> Option<u64> {
     let inside = quoted.get(1..quoted.len().checked_sub(1)?)?;
@@ -336,9 +376,12 @@ pub(super) fn plain(token: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(token)
 }
 
-/// The text of a `resultType`, `Some` of something that is no type if it is not a string.
-fn result_type(span: Option<Span>, line: &[u8]) -> Option<Cow<'_, str>> {
-    let text = span?.of(line);
+/// The text of a `resultType`, `Some` of something that is no type if it is not a string. A complete result is as one without.
+fn result_type(text: Option<&[u8]>) -> Option<Cow<'_, str>> {
+    let text = text?;
+    if text == b"\"complete\"" {
+        return None;
+    }
     match text.strip_prefix(b"\"").and_then(|text| text.strip_suffix(b"\"")) {
         Some(plain) if !plain.contains(&b'\\') => Some(String::from_utf8_lossy(plain)),
         _ => Some(serde_json::from_slice::<String>(text).map_or(Cow::Borrowed("not a string"), Cow::Owned)),

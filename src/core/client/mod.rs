@@ -20,6 +20,7 @@ use super::time::{NEVER, Nanos, after, to_ms};
 use crate::scan::{self, Checks};
 use known::Known;
 use methods::{LISTEN, Method};
+use wire::check_length;
 pub use wire::{Out, Wire};
 
 /// What a host may say of one request.
@@ -191,6 +192,16 @@ impl Client {
         Ok(changed)
     }
 
+    /// Whether requests have left more room here than a client without any needs.
+    pub fn is_bulky(&self) -> bool {
+        self.requests.is_bulky()
+    }
+
+    /// Lets go of that room, if nothing is in it.
+    pub fn trim(&mut self) {
+        self.requests.trim();
+    }
+
     /// Whether a host that was refused for too many requests may go on.
     pub fn has_room(&self) -> bool {
         self.in_flight() <= self.policy.max_in_flight / 2
@@ -247,18 +258,15 @@ impl Client {
             None => None,
         };
         let id = self.next_id;
-        let line = stamp::request_line(id, method, &checked, self.meta(options, token.as_deref()))
-            .map_err(Refusal::Invalid)?;
-        if line.len() > outbound_bytes {
-            let text = format!("the request is a line of {} bytes; outbound_bytes is {outbound_bytes}", line.len());
-            return Err(Refusal::invalid(text));
-        }
+        let meta = self.meta(options, token.as_deref());
+        let bytes = stamp::room_for(method, &checked, meta);
+        let build = |line: &mut Vec<u8>| stamp::push_request(line, id, method, &checked, meta);
         let place = match wire {
-            Some(wire) => {
-                self.check_room(wire.owes_writable)?;
-                Place::Line(wire.push_within(line)?)
-            }
+            Some(wire) => Place::Line(wire.push_within("the request is", bytes, build, |owes| self.check_room(owes))?),
             None => {
+                let mut line = Vec::with_capacity(bytes);
+                build(&mut line).map_err(Refusal::Invalid)?;
+                check_length("the request is", line.len(), outbound_bytes)?;
                 self.check_room(&mut false)?;
                 self.wait(Waiting::Request { id, bytes: line.len() }, line.len(), outbound_bytes)?;
                 Place::Waits
@@ -304,18 +312,16 @@ impl Client {
         let id = self.next_id;
         Params::check(filter).map_err(|text| Refusal::Invalid(text.replacen("params", "the filter", 1)))?;
         let line = self.listen_line(id, filter).map_err(Refusal::Invalid)?;
-        if line.len() > outbound_bytes {
-            return Err(Refusal::invalid(format!(
-                "the filter makes a line of {} bytes; outbound_bytes is {outbound_bytes}",
-                line.len()
-            )));
-        }
+        let build = |into: &mut Vec<u8>| {
+            into.extend_from_slice(&line);
+            Ok(())
+        };
         let place = match wire {
             Some(wire) => {
-                self.check_room(wire.owes_writable)?;
-                Place::Line(wire.push_within(line)?)
+                Place::Line(wire.push_within("the filter makes", line.len(), build, |owes| self.check_room(owes))?)
             }
             None => {
+                check_length("the filter makes", line.len(), outbound_bytes)?;
                 self.check_room(&mut false)?;
                 self.wait(Waiting::Stream { id, bytes: line.len() }, line.len(), outbound_bytes)?;
                 Place::Waits
@@ -349,15 +355,14 @@ impl Client {
         if method.is_empty() {
             return Err(Refusal::invalid("the method is empty"));
         }
-        let line = stamp::notification_line(method, &checked).map_err(Refusal::Invalid)?;
-        if line.len() > outbound_bytes {
-            let text =
-                format!("the notification is a line of {} bytes; outbound_bytes is {outbound_bytes}", line.len());
-            return Err(Refusal::invalid(text));
-        }
+        let bytes = stamp::room_for(method, &checked, Meta::Verbatim);
+        let build = |line: &mut Vec<u8>| stamp::push_notification(line, method, &checked);
         match wire {
-            Some(wire) => wire.push_within(line).map(|_| ()),
+            Some(wire) => wire.push_within("the notification is", bytes, build, |_| Ok(())).map(|_| ()),
             None => {
+                let mut line = Vec::with_capacity(bytes);
+                build(&mut line).map_err(Refusal::Invalid)?;
+                check_length("the notification is", line.len(), outbound_bytes)?;
                 let bytes = line.len();
                 self.wait(Waiting::Notification(line), bytes, outbound_bytes)
             }

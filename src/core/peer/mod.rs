@@ -125,12 +125,17 @@ impl Peer {
 
     /// Whether traffic has left more room here than a peer without traffic needs.
     pub fn is_bulky(&self) -> bool {
-        self.queue.is_bulky() || self.connection().is_some_and(|conn| conn.framer.is_bulky() || conn.outbox.is_bulky())
+        self.queue.is_bulky()
+            || self.client.as_deref().is_some_and(Client::is_bulky)
+            || self.connection().is_some_and(|conn| conn.framer.is_bulky() || conn.outbox.is_bulky())
     }
 
     /// Lets go of that room.
     pub fn trim(&mut self) {
         self.queue.trim();
+        if let Some(client) = self.client.as_deref_mut() {
+            client.trim();
+        }
         if let Some(conn) = self.state.connection_mut() {
             conn.framer.trim();
             conn.outbox.trim();

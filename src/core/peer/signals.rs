@@ -86,7 +86,7 @@ impl Peer {
         let State::Starting { conn, doomed: None } = &mut self.state else { return false };
         let (Some(probe), Some(client)) = (conn.probe.as_deref(), self.client.as_deref_mut()) else { return false };
         let line = frame.bytes();
-        let reading = message::read_line(line, self.policy.mode, self.policy.limits.grammar_bytes, &mut self.envelope);
+        let reading = message::read_line(frame, self.policy.mode, self.policy.limits.grammar_bytes, &mut self.envelope);
         let id = self.envelope.id_span.map_or(&b""[..], |span| span.of(line));
         if id.strip_prefix(b"\"").and_then(|id| id.strip_suffix(b"\"")) != Some(probe.as_bytes()) {
             return false;
@@ -111,7 +111,7 @@ impl Peer {
     /// Turns one line into what it is for the host.
     fn take_line(&mut self, ctx: &mut Ctx<'_>, frame: Frame) {
         let grammar_bytes = self.policy.limits.grammar_bytes;
-        match message::read_line(frame.bytes(), self.policy.mode, grammar_bytes, &mut self.envelope) {
+        match message::read_line(&frame, self.policy.mode, grammar_bytes, &mut self.envelope) {
             Reading::Message(kind, parts) => {
                 let Some(client) = self.client.as_deref_mut() else {
                     return self.queue.push_counted(Event::Message { kind, parts, frame, to: To::default() });
