@@ -3,7 +3,7 @@
 
 use super::framing::Frame;
 use super::policy::Mode;
-use crate::scan::{self, Checks, DefectKind, Encoding, Envelope, Id, Span, Top};
+use crate::scan::{self, Checks, DefectKind, Envelope, Id, Seen, Span, Top};
 
 /// The kinds of MESSAGE events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,12 +51,12 @@ pub enum Reading {
 
 /// Reads one line of a server. Whatever becomes of it, `envelope` holds what was found of one.
 pub fn read_line(frame: &Frame, mode: Mode, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
-    read(frame.bytes(), frame.encoding(), mode, grammar_bytes, envelope)
+    read(frame.bytes(), frame.seen(), mode, grammar_bytes, envelope)
 }
 
-fn read(line: &[u8], encoding: Encoding, mode: Mode, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
+fn read(line: &[u8], seen: Seen, mode: Mode, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
     let checks = if line.len() <= grammar_bytes { Checks::Grammar } else { Checks::Structure };
-    if let Err(defect) = scan::scan_into(line, encoding, checks, envelope) {
+    if let Err(defect) = scan::scan_into(line, seen, checks, envelope) {
         let cut = defect.kind == DefectKind::Truncated;
         return Reading::Malformed { reason: format!("not JSON: {defect}"), cut };
     }
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn read_line(line: &[u8], mode: Mode, grammar_bytes: usize) -> Reading {
-        read(line, Encoding::Unknown, mode, grammar_bytes, &mut Envelope::default())
+        read(line, Seen::NOTHING, mode, grammar_bytes, &mut Envelope::default())
     }
 
     fn kind(line: &str, mode: Mode) -> Option<MessageKind> {
