@@ -1,4 +1,4 @@
-//! Hosts in C: compiled strictly, linked with the shared library of this very build, run under a watchdog.
+//! Hosts in C and in other languages: compiled strictly, linked with the shared library of this very build, run under a watchdog.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -30,21 +30,45 @@ pub struct Ran {
     pub output: String,
 }
 
-/// Compiles a C file of this repository, given from its root.
-pub fn compile(source: &str) -> CHost {
+/// A directory of one host's own.
+pub fn host_dir() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let dir = scratch(&format!("c-{}-{number}", std::process::id()));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-    let program = dir.join("host");
-    let mut compiler = strict(&cc(), "c11");
-    compiler.args(["-g", "-pthread", "-o"]).arg(&program).arg(&source);
-    link(&mut compiler, &dir);
-    run(&mut compiler);
-    CHost { dir, source, command: Command::new(program) }
+    scratch(&format!("c-{}-{number}", std::process::id()))
 }
 
+/// A file of this repository, given from its root.
+pub fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Compiles a C file of this repository, given from its root.
+pub fn compile(path: &str) -> CHost {
+    compile_by(strict(&cc(), "c11"), &[path], &[])
+}
+
+/// Compiles files of this repository; the first one gives the host its name. The options follow the files.
+pub fn compile_by(mut compiler: Command, paths: &[&str], options: &[String]) -> CHost {
+    let dir = host_dir();
+    let program = dir.join("host");
+    compiler.args(["-g", "-pthread", "-o"]).arg(&program).args(paths.iter().map(|path| source(path))).args(options);
+    link(&mut compiler, &dir);
+    run(&mut compiler);
+    CHost { dir, source: source(paths[0]), command: Command::new(program) }
+}
+
+#[allow(dead_code, reason = "each test file uses its part")]
 impl CHost {
+    /// A host that was built by other means, in a directory of its own.
+    pub fn from(dir: PathBuf, source: PathBuf, command: Command) -> Self {
+        Self { dir, source, command }
+    }
+
+    /// The directory that goes when the host is dropped.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub fn arg(mut self, arg: &str) -> Self {
         self.command.arg(arg);
         self
@@ -67,7 +91,12 @@ impl CHost {
     }
 
     /// Runs it to its end; one that hangs is killed.
-    pub fn run(mut self) -> Ran {
+    pub fn run(self) -> Ran {
+        self.run_and(|| {})
+    }
+
+    /// The same, with a look at its directory before that goes.
+    pub fn run_and(mut self, look: impl FnOnce()) -> Ran {
         // A file takes everything and has no end to wait for: a server that is left behind cannot hold the test.
         let mut output = File::options().read(true).append(true).create(true).open(self.dir.join("output")).unwrap();
         let mut child = self
@@ -84,6 +113,9 @@ impl CHost {
         output.read_to_end(&mut bytes).unwrap();
         let output = String::from_utf8_lossy(&bytes).into_owned();
         assert!(in_time, "{} hangs; it had written:\n{output}", self.source.display());
+        if status.success() {
+            look();
+        }
         Ran { status, output }
     }
 
