@@ -30,6 +30,14 @@ static void everything_is_refused(void) {
     EQUAL(mcp_supervised_remove(host, peer), MCP_SUPERVISED_E_FORKED);
     EQUAL(mcp_supervised_state(host, peer), MCP_SUPERVISED_E_FORKED);
     EQUAL(mcp_supervised_pid(host, peer), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_request(host, peer, "x", 1, "{}", 2, NULL, &number), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_notify(host, peer, "x", 1, "{}", 2), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_listen(host, peer, "{}", 2, 0, &number), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_cancel(host, peer, 1, NULL, 0), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_respond(host, peer, 1, "{}", 2), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_respond_error(host, peer, 1, -1, "x", 1, NULL, 0), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_server_info(host, peer, &text, &len), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_server_capabilities(host, peer, &text, &len), MCP_SUPERVISED_E_FORKED);
     CHECK(other == 77 && text == NULL && len == 77 && number == 77);
     mcp_supervised_spec_free(spec);
 }
