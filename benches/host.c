@@ -81,6 +81,7 @@ static double quantile(double *values, size_t count, double q) {
 static mcp_supervised_peer launch(const char *extra) {
     mcp_supervised_spec *spec = NULL;
     check("spec_new", mcp_supervised_spec_new(server, MCP_SUPERVISED_CSTR, &spec));
+    check("mode", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_MODERN));
     if (extra) check("spec_arg", mcp_supervised_spec_arg(spec, extra, MCP_SUPERVISED_CSTR));
     check("client_info",
           mcp_supervised_spec_client_info(spec, "bench", MCP_SUPERVISED_CSTR, "1.0.0", MCP_SUPERVISED_CSTR));

@@ -346,7 +346,8 @@ typedef enum mcp_supervised_log_level {
 typedef enum mcp_supervised_mode {
     /**
      * Whatever the server speaks, MCP 2026-07-28 or one of the revisions before it. The first life is asked with
-     * server/discover, as its very first message; what was found is kept for its replacements. READY tells when it serves.
+     * server/discover, as its very first message; what was found is kept for its replacements. READY tells when it serves. The
+     * default.
      */
     MCP_SUPERVISED_MODE_AUTO = 1,
     /**
@@ -876,7 +877,7 @@ MCP_SUPERVISED_API int32_t mcp_supervised_fd(struct mcp_supervised *handle);
  * after a signal, and when servers keep the library busy with what leads to no event.
  *
  * The payloads of the events are valid until the next mcp_supervised_poll or mcp_supervised_free on this handle. Events of
- * one peer come in order; peers take turns. Errors: E_NULL (`events`), E_INVALID (`event_size` smaller than the first version's,
+ * one peer come in order; peers take turns. Errors: E_NULL (`events`), E_INVALID (`events` not aligned, `event_size` smaller than the first version's,
  * not a multiple of 8 or larger than an array can be; a timeout below -1), E_IO.
  */
 MCP_SUPERVISED_API

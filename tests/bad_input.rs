@@ -546,14 +546,19 @@ fn numbers(table: &mut Table) {
     }
 }
 
+/// Room for two events, with a pattern in it.
+fn patterned() -> [u64; 2 * size_of::<mcp_supervised_event>() / 8] {
+    [0xa5a5_a5a5_a5a5_a5a5; 2 * size_of::<mcp_supervised_event>() / 8]
+}
+
 /// A poll that is refused leaves the host's array alone.
 fn polls(table: &mut Table) {
     let mut row = |case: String, names: &str, size: usize, max: usize, timeout: i32| {
         table.told("poll", case, Status::MCP_SUPERVISED_E_INVALID, names, move |s| {
-            let mut events = [0xa5_u8; 2 * size_of::<mcp_supervised_event>()];
+            let mut events = patterned();
             // SAFETY: a live handle; the numbers are the subject, and are refused before the array is looked at.
             let status = unsafe { mcp_supervised_poll(s.raw(), events.as_mut_ptr().cast(), size, max, timeout) };
-            assert!(events.iter().all(|byte| *byte == 0xa5), "written although refused");
+            assert!(events == patterned(), "written although refused");
             status
         });
     };
@@ -567,6 +572,16 @@ fn polls(table: &mut Table) {
     row("an array larger than memory".to_owned(), "event_size", (usize::MAX / 4) & !7, 3, 0);
     for timeout in [-2, i32::MIN] {
         row(format!("timeout_ms {timeout}"), &format!("timeout_ms is {timeout}"), size, 1, timeout);
+    }
+    for off in 1..align_of::<mcp_supervised_event>() {
+        let case = format!("events {off} bytes off");
+        table.told("poll", case, Status::MCP_SUPERVISED_E_INVALID, "events is not aligned", move |s| {
+            let mut events = patterned();
+            // SAFETY: a live handle; the array has room behind the offset, which is refused before it is looked at.
+            let status = unsafe { mcp_supervised_poll(s.raw(), events.as_mut_ptr().byte_add(off).cast(), size, 1, 0) };
+            assert!(events == patterned(), "written although refused");
+            status
+        });
     }
 }
 

@@ -61,6 +61,8 @@ pub struct Own([Option<Nanos>; ALL.len()]);
 #[derive(Debug, Default)]
 pub struct Deadlines {
     rows: BTreeSet<(Nanos, u32, Timer)>,
+    /// The earliest of them, which is asked for at every call.
+    first: Option<Nanos>,
 }
 
 impl Deadlines {
@@ -70,6 +72,7 @@ impl Deadlines {
         if at != NEVER {
             own.0[timer as usize] = Some(at);
             self.rows.insert((at, slot, timer));
+            self.first = Some(self.first.map_or(at, |first| first.min(at)));
         }
     }
 
@@ -77,6 +80,7 @@ impl Deadlines {
     pub fn clear(&mut self, own: &mut Own, slot: u32, timer: Timer) {
         if let Some(at) = own.0[timer as usize].take() {
             self.rows.remove(&(at, slot, timer));
+            self.note_first();
         }
     }
 
@@ -89,7 +93,11 @@ impl Deadlines {
 
     /// The earliest deadline.
     pub fn next(&self) -> Option<Nanos> {
-        self.rows.first().map(|row| row.0)
+        self.first
+    }
+
+    fn note_first(&mut self) {
+        self.first = self.rows.first().map(|row| row.0);
     }
 
     /// The slots that have a deadline of that kind due at `now`.
@@ -101,6 +109,7 @@ impl Deadlines {
     pub fn take_due(&mut self, now: Nanos) -> Option<(u32, Timer)> {
         let row = *self.rows.first().filter(|row| row.0 <= now)?;
         self.rows.remove(&row);
+        self.note_first();
         Some((row.1, row.2))
     }
 }

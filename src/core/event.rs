@@ -1,5 +1,6 @@
 //! What a host is told, in Rust terms. The C boundary turns these into its flat struct.
 
+use super::era::Spoken;
 use super::error::Refusal;
 use super::framing::Frame;
 use super::log::Level;
@@ -152,6 +153,8 @@ pub struct Serving {
     pub life: u32,
     /// Which restart of its window brought it, 0 for the first life.
     pub attempt: u32,
+    /// What it speaks.
+    pub spoken: Spoken,
     /// Version, capabilities or serverInfo are not what they were.
     pub changed: bool,
 }

@@ -11,12 +11,19 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::batch::Batch;
 use super::chunk::{Chunk, Pool, READ_BYTES};
 use super::queue::SMALL;
-use crate::scan::{self, Span};
+use crate::scan::{self, Encoding};
 
 /// Least room offered to a read, so that a line that crosses buffers is not fetched in crumbs.
 const LEAST_ROOM: usize = 16 << 10;
+
+/// The same in a line that is longer than an ordinary buffer: what a pipe holds is to be had with one read.
+const LEAST_ROOM_IN_LONG: usize = READ_BYTES;
+
+/// The longest line that is expected to be followed by another one of its length.
+const MOST_EXPECTED: usize = 4 << 20;
 
 /// The longest part of a line that is kept by itself; copying a longer one to and fro would cost more than it saves.
 const PARKED_BYTES: usize = 16 << 10;
@@ -25,19 +32,38 @@ const PARKED_BYTES: usize = 16 << 10;
 #[derive(Debug, Clone)]
 pub struct Frame {
     chunk: Rc<Chunk>,
+    line: Line,
+}
+
+/// A line inside a buffer, and what was seen of its bytes on the way to its end.
+#[derive(Debug, Clone, Copy)]
+struct Line {
     start: u32,
     end: u32,
+    ascii: bool,
 }
 
 impl Frame {
+    /// A line that no server wrote. It counts in nobody's measure.
+    pub fn made(mut line: Vec<u8>) -> Self {
+        let end = line.len() as u32;
+        line.push(0);
+        Self { chunk: Chunk::freeze(line, &Pool::new(), &Rc::default()), line: Line { start: 0, end, ascii: false } }
+    }
+
     /// The bytes of the line.
     pub fn bytes(&self) -> &[u8] {
-        &self.chunk.bytes()[self.start as usize..self.end as usize]
+        &self.chunk.bytes()[self.line.start as usize..self.line.end as usize]
+    }
+
+    /// What is known of them.
+    pub fn encoding(&self) -> Encoding {
+        if self.line.ascii { Encoding::Ascii } else { Encoding::Unknown }
     }
 
     /// The bytes of the line and the NUL behind them.
     pub fn with_nul(&self) -> &[u8] {
-        &self.chunk.bytes()[self.start as usize..=self.end as usize]
+        &self.chunk.bytes()[self.line.start as usize..=self.line.end as usize]
     }
 }
 
@@ -55,6 +81,8 @@ pub struct Framer {
     pool: Rc<Pool>,
     pinned: Rc<Cell<usize>>,
     limit: usize,
+    /// The length of the last line that was longer than an ordinary buffer: servers with one large answer have more of them.
+    expected: usize,
     /// The buffer that is being filled; its bytes up to `filled` are a line that has not ended.
     open: Option<Vec<u8>>,
     filled: usize,
@@ -62,9 +90,13 @@ pub struct Framer {
     parked: Vec<u8>,
     /// Up to here no LF was found.
     searched: usize,
+    /// Whether all bytes up to there are ASCII.
+    part_is_ascii: bool,
     /// The last buffer in which lines ended, while some of them were not handed out.
     chunk: Option<Rc<Chunk>>,
-    lines: VecDeque<Span>,
+    lines: VecDeque<Line>,
+    /// An array whose elements are handed out before the next line; stays, without it, until the line after its last element.
+    batch: Option<Option<Box<Batch>>>,
     before_first_line: bool,
     too_long: bool,
     ending: bool,
@@ -77,12 +109,15 @@ impl Framer {
             pool,
             pinned,
             limit,
+            expected: 0,
             open: None,
             filled: 0,
             parked: Vec::new(),
             searched: 0,
+            part_is_ascii: true,
             chunk: None,
             lines: VecDeque::new(),
+            batch: None,
             before_first_line: true,
             too_long: false,
             ending: false,
@@ -95,10 +130,12 @@ impl Framer {
         self.unpark();
         let pool = &self.pool;
         let open = self.open.get_or_insert_with(|| pool.take(READ_BYTES));
-        if open.len() - self.filled < LEAST_ROOM {
+        let is_long = self.filled >= READ_BYTES / 2;
+        if open.len() - self.filled < if is_long { LEAST_ROOM_IN_LONG } else { LEAST_ROOM } {
             // One byte past the limit tells a line that is too long from one that just fits; one more is for its NUL.
             let largest = self.limit.saturating_add(2).max(READ_BYTES);
-            let wanted = (open.len() * 2).min(largest).max(self.filled + 2);
+            let expected = if is_long { self.expected + LEAST_ROOM_IN_LONG } else { 0 };
+            let wanted = (open.len() * 2).max(expected).min(largest).max(self.filled + 2);
             if wanted > open.len() {
                 match self.pool.take_spare(wanted).filter(|spare| spare.len() <= largest) {
                     Some(mut larger) => {
@@ -166,7 +203,7 @@ impl Framer {
             && !self.too_long
             && let Some(buffer) = self.open.take()
         {
-            let buffer = self.note_line(buffer, 0, left);
+            self.note_line(&buffer, 0, left, self.part_is_ascii);
             self.freeze(buffer);
         }
         self.release();
@@ -174,7 +211,29 @@ impl Framer {
 
     /// Whether a line waits to be handed out.
     pub fn has_line(&self) -> bool {
-        !self.lines.is_empty()
+        !self.lines.is_empty() || matches!(self.batch, Some(Some(_)))
+    }
+
+    /// Hands the elements of an array out like lines, next. An array in an array is none: it could hold itself a million times.
+    pub fn unpack(&mut self, array: Frame) -> Result<(), &'static str> {
+        if self.batch.is_some() {
+            return Err("a batch array inside a batch array");
+        }
+        self.batch = Some(Some(Box::new(Batch::of(array).ok_or("an empty batch array")?)));
+        Ok(())
+    }
+
+    fn next_element(&mut self) -> Option<Frame> {
+        let batch = self.batch.as_mut()?;
+        let (element, more) = batch.as_deref_mut()?.next_element();
+        let mut bytes = element.to_vec();
+        let end = bytes.len() as u32;
+        bytes.push(0);
+        if !more {
+            *batch = None;
+        }
+        let chunk = Chunk::freeze(bytes, &self.pool, &self.pinned);
+        Some(Frame { chunk, line: Line { start: 0, end, ascii: false } })
     }
 
     /// Whether traffic has left more room here than one without traffic needs.
@@ -191,15 +250,21 @@ impl Framer {
 
     /// The next line.
     pub fn next_line(&mut self) -> Option<Frame> {
-        let span = self.lines.pop_front()?;
+        if self.batch.is_some() {
+            if let Some(element) = self.next_element() {
+                return Some(element);
+            }
+            self.batch = None;
+        }
+        let line = self.lines.pop_front()?;
         let chunk = if self.lines.is_empty() { self.chunk.take() } else { self.chunk.clone() };
         self.end_part();
-        chunk.map(|chunk| Frame { chunk, start: span.start, end: span.end })
+        chunk.map(|chunk| Frame { chunk, line })
     }
 
     /// The line over the limit that ended this stream, once all lines before it are handed out.
     pub fn too_long(&self) -> Option<TooLong> {
-        (self.too_long && self.lines.is_empty()).then_some(TooLong { limit: self.limit })
+        (self.too_long && !self.has_line()).then_some(TooLong { limit: self.limit })
     }
 
     /// Cuts what is filled into lines, and starts a fresh buffer with the rest if any line ended.
@@ -209,16 +274,23 @@ impl Framer {
         };
         let mut start = 0;
         let mut from = self.searched;
-        while let Some(found) = scan::find_newline(&buffer[from..self.filled]) {
-            let end = from + found;
+        let mut ascii = self.part_is_ascii;
+        loop {
+            let (end, more_is_ascii) = scan::line_end(&buffer[..self.filled], from);
+            ascii &= more_is_ascii;
+            if end == self.filled {
+                break;
+            }
             if end - start > self.limit {
                 self.too_long = true;
                 break;
             }
-            buffer = self.note_line(buffer, start, end);
+            self.note_line(&buffer, start, end, ascii);
             start = end + 1;
             from = start;
+            ascii = true;
         }
+        self.part_is_ascii = ascii;
         if !self.too_long && self.filled - start > self.limit {
             self.too_long = true;
         }
@@ -240,7 +312,8 @@ impl Framer {
     }
 
     /// Writes the line from `start` to its LF at `end` down, unless it is blank.
-    fn note_line(&mut self, mut buffer: Vec<u8>, mut start: usize, mut end: usize) -> Vec<u8> {
+    #[inline]
+    fn note_line(&mut self, buffer: &[u8], mut start: usize, mut end: usize, ascii: bool) {
         const BOM: &[u8] = b"\xEF\xBB\xBF";
         if std::mem::take(&mut self.before_first_line) && buffer[start..end].starts_with(BOM) {
             start += BOM.len();
@@ -248,17 +321,21 @@ impl Framer {
         while end > start && buffer[end - 1] == b'\r' {
             end -= 1;
         }
-        if !scan::is_blank(&buffer[start..end]) {
-            buffer[end] = 0;
-            self.lines.push_back(Span { start: start as u32, end: end as u32 });
+        if end - start > READ_BYTES {
+            self.expected = (end - start).min(MOST_EXPECTED);
         }
-        buffer
+        if !scan::is_blank(&buffer[start..end]) {
+            self.lines.push_back(Line { start: start as u32, end: end as u32, ascii });
+        }
     }
 
-    fn freeze(&mut self, buffer: Vec<u8>) {
+    fn freeze(&mut self, mut buffer: Vec<u8>) {
         if self.lines.is_empty() {
             self.pool.give(buffer);
         } else {
+            for line in &self.lines {
+                buffer[line.end as usize] = 0;
+            }
             self.chunk = Some(Chunk::freeze(buffer, &self.pool, &self.pinned));
         }
     }
@@ -267,6 +344,7 @@ impl Framer {
     fn release(&mut self) {
         self.filled = 0;
         self.searched = 0;
+        self.part_is_ascii = true;
         if let Some(buffer) = self.open.take() {
             self.pool.give(buffer);
         }

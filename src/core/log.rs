@@ -85,7 +85,7 @@ impl StderrLines {
     /// Takes what was read and gives each line that ended to `line`.
     pub fn feed(&mut self, bytes: &[u8], mut line: impl FnMut(String)) {
         let mut rest = bytes;
-        while let Some(at) = crate::scan::find_newline(rest) {
+        while let Some(at) = memchr::memchr(b'\n', rest) {
             self.keep(&rest[..at]);
             rest = &rest[at + 1..];
             self.finish_line(&mut line);

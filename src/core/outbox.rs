@@ -9,6 +9,8 @@ use super::queue::SMALL;
 
 /// Small lines share a segment up to this size, so that they leave in few slices.
 const SEGMENT: usize = 64 << 10;
+/// A buffer of so many bytes or fewer is not worth being given back.
+const SMALL_BYTES: usize = 1 << 10;
 /// Slices of one write. More would not fit a pipe anyway.
 const SLICES: usize = 16;
 
@@ -16,6 +18,8 @@ const SLICES: usize = 16;
 #[derive(Debug)]
 pub struct Outbox {
     segments: VecDeque<Vec<u8>>,
+    /// A segment that was written, kept for its memory.
+    spare: Vec<u8>,
     /// Bytes of the first segment that are written already.
     head: usize,
     queued: usize,
@@ -32,6 +36,7 @@ impl Outbox {
     pub fn new(pipe_bytes: usize) -> Self {
         Self {
             segments: VecDeque::new(),
+            spare: Vec::new(),
             head: 0,
             queued: 0,
             written: 0,
@@ -42,12 +47,13 @@ impl Outbox {
 
     /// Whether traffic has left more room here than a connection without traffic needs.
     pub fn is_bulky(&self) -> bool {
-        self.lines.capacity() > SMALL
+        self.lines.capacity() > SMALL || self.spare.capacity() > SMALL_BYTES
     }
 
     /// Lets go of the room that is not used. What may lie unread has to be remembered.
     pub fn trim(&mut self) {
         self.lines.shrink_to_fit();
+        self.spare = Vec::new();
     }
 
     /// Bytes that wait.
@@ -62,6 +68,44 @@ impl Outbox {
         match self.segments.back_mut() {
             Some(last) if last.len() + line.len() <= SEGMENT => last.extend_from_slice(&line),
             _ => self.segments.push_back(line),
+        }
+    }
+
+    /// Adds the line that `build` writes, LF included, under its number, without a buffer of its own. It has about `bytes`.
+    /// `judge` is told its length; a line that either of them refuses leaves nothing behind.
+    pub fn push_built<E>(
+        &mut self,
+        number: u64,
+        bytes: usize,
+        build: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+        judge: impl FnOnce(usize) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let joins = self.segments.back().is_some_and(|last| last.len() + bytes <= SEGMENT);
+        if !joins {
+            let mut fresh = std::mem::take(&mut self.spare);
+            fresh.reserve(bytes);
+            self.segments.push_back(fresh);
+        }
+        let Some(segment) = self.segments.back_mut() else { return Ok(()) };
+        let start = segment.len();
+        if let Err(refusal) = build(segment).and_then(|()| judge(segment.len() - start)) {
+            segment.truncate(start);
+            if !joins && let Some(unused) = self.segments.pop_back() {
+                self.keep(unused);
+            }
+            return Err(refusal);
+        }
+        let len = segment.len() - start;
+        self.lines.push_back((number, self.written + self.queued as u64));
+        self.queued += len;
+        Ok(())
+    }
+
+    /// Keeps the memory of a segment for the next one.
+    fn keep(&mut self, mut segment: Vec<u8>) {
+        if segment.capacity() > self.spare.capacity() && segment.capacity() <= SEGMENT {
+            segment.clear();
+            self.spare = segment;
         }
     }
 
@@ -86,7 +130,9 @@ impl Outbox {
                 break;
             }
             self.head -= first.len();
-            self.segments.pop_front();
+            if let Some(written) = self.segments.pop_front() {
+                self.keep(written);
+            }
         }
         let surely_read = self.written.saturating_sub(self.pipe_bytes);
         while self.lines.front().is_some_and(|line| line.1 < surely_read) {
@@ -184,6 +230,42 @@ mod tests {
         }
         assert!(got == expected);
         assert_eq!(drain(&mut outbox, 1), b"");
+    }
+
+    #[test]
+    fn r02_a_line_that_is_refused_while_it_is_built_leaves_nothing_behind() {
+        let mut outbox = Outbox::new(1 << 16);
+        let mut expected = Vec::new();
+        for n in 1..=2_000_u64 {
+            let bytes = (n as usize * 37) % 9_000 + 1;
+            let build = |line: &mut Vec<u8>| {
+                line.extend(std::iter::repeat_n(b'a' + (n % 26) as u8, bytes));
+                if n % 5 == 0 { Err("refused by the builder") } else { Ok(()) }
+            };
+            // The length may be guessed too small or too large.
+            let guess = [0, bytes, 70_000][n as usize % 3];
+            let judge = |len| if len % 4 == 0 { Err("refused by the judge") } else { Ok(()) };
+            let accepted = outbox.push_built(n, guess, build, judge).is_ok();
+            assert_eq!(accepted, !n.is_multiple_of(5) && !bytes.is_multiple_of(4));
+            if accepted {
+                expected.extend(std::iter::repeat_n(b'a' + (n % 26) as u8, bytes));
+            }
+            if n % 7 == 0 {
+                let got = drain(&mut outbox, 40_000);
+                assert!(expected.starts_with(&got));
+                expected.drain(..got.len());
+            }
+            assert_eq!(outbox.queued(), expected.len());
+        }
+        while outbox.queued() > 0 {
+            let got = drain(&mut outbox, usize::MAX);
+            assert!(expected.starts_with(&got));
+            expected.drain(..got.len());
+        }
+        assert!(expected.is_empty());
+        assert!(outbox.is_bulky());
+        outbox.trim();
+        assert!(outbox.spare.capacity() == 0);
     }
 
     #[test]

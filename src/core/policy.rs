@@ -116,7 +116,7 @@ pub struct Policy {
     pub kill_grace: Nanos,
     /// How long the end of the output is waited for once the process is known to be gone (L3).
     pub exit_drain: Nanos,
-    /// How long a connection may take until it serves (L4); unused while every mode serves at once.
+    /// How long a connection may take until it serves (L4, Z5).
     pub start_timeout: Nanos,
     /// Whether a spawned process serves at once. Where it does not, somebody tells when (`Supervisor::serves`).
     pub serves_at_once: bool,
@@ -129,7 +129,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            mode: Mode::Modern,
+            mode: Mode::Auto,
             max_restarts: MaxRestarts::Limited(3),
             restart_delay: ms(100),
             restart_window: ms(60_000),
@@ -165,9 +165,6 @@ impl Policy {
                     self.restart_window / 1_000_000,
                 )));
             }
-        }
-        if matches!(self.mode, Mode::Auto | Mode::Legacy) {
-            return Err(Refusal::Unsupported("servers of older revisions are not supported yet"));
         }
         let l = &self.limits;
         within("event_queue", l.event_queue, 1, 1 << 24)?;

@@ -4,36 +4,11 @@
 //! timeout run through it, so that starting, restarting and ending a deadline is a few stores: all entries of a list have the
 //! same timeout and are appended as time goes on, so a list is sorted by itself.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
+use super::queue::SMALL;
 use super::time::{NEVER, Nanos, after};
 
 /// No entry.
 const NONE: u32 = u32::MAX;
-
-/// Spreads sequential ids over a table. Identity would make one cluster of them.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u64(&mut self, id: u64) {
-        self.0 = (self.0 ^ id).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
-    }
-}
-
-/// A map keyed by request ids.
-pub type ById<T> = HashMap<u64, T, BuildHasherDefault<IdHasher>>;
 
 /// Which of the two bounds of a request passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +49,8 @@ const UNLINKED: Links = Links { list: NONE, before: NONE, behind: NONE, at: NEVE
 #[derive(Debug)]
 struct Entry<T> {
     id: u64,
+    /// The next entry of its bucket.
+    next: u32,
     value: T,
     idle: Links,
     ceiling: Links,
@@ -91,32 +68,52 @@ struct List {
 /// The requests of one peer.
 #[derive(Debug)]
 pub struct Requests<T> {
-    by_id: ById<u32>,
+    /// The first entry of each bucket. Ids come one after the other, so their low bits spread them better than a hash would.
+    buckets: Vec<u32>,
     slab: Vec<Option<Entry<T>>>,
     free: Vec<u32>,
     lists: Vec<List>,
+    len: usize,
 }
 
 impl<T> Default for Requests<T> {
     fn default() -> Self {
-        Self { by_id: ById::default(), slab: Vec::new(), free: Vec::new(), lists: Vec::new() }
+        Self { buckets: Vec::new(), slab: Vec::new(), free: Vec::new(), lists: Vec::new(), len: 0 }
     }
 }
 
 impl<T> Requests<T> {
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.by_id.len()
+        self.len
     }
 
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
+        self.len == 0
+    }
+
+    /// Whether requests have left more room here than a peer without any needs.
+    pub fn is_bulky(&self) -> bool {
+        self.slab.capacity() > SMALL
+    }
+
+    /// Lets go of that room, if nothing is in it.
+    pub fn trim(&mut self) {
+        if self.is_empty() {
+            *self = Self::default();
+        }
     }
 
     /// Adds a request accepted at `now`. Its id must be new.
     pub fn insert(&mut self, id: u64, value: T, now: Nanos, timeouts: Timeouts) {
-        let entry = Entry { id, value, idle: UNLINKED, ceiling: UNLINKED };
+        debug_assert!(self.find(id).is_none());
+        if self.len >= self.buckets.len() {
+            self.spread();
+        }
+        self.len += 1;
+        let bucket = self.bucket(id);
+        let entry = Entry { id, next: self.buckets[bucket], value, idle: UNLINKED, ceiling: UNLINKED };
         let at = match self.free.pop() {
             Some(at) => {
                 self.slab[at as usize] = Some(entry);
@@ -127,36 +124,82 @@ impl<T> Requests<T> {
                 (self.slab.len() - 1) as u32
             }
         };
-        let known = self.by_id.insert(id, at);
-        debug_assert!(known.is_none());
+        self.buckets[bucket] = at;
         self.link(at, Bound::Idle, timeouts.idle, now);
         self.link(at, Bound::Ceiling, timeouts.ceiling, now);
     }
 
     /// The request of an id.
     pub fn get_mut(&mut self, id: u64) -> Option<&mut T> {
-        let at = *self.by_id.get(&id)?;
+        let at = self.find(id)?;
         self.slab[at as usize].as_mut().map(|entry| &mut entry.value)
     }
 
     /// The request of an id.
     pub fn get(&self, id: u64) -> Option<&T> {
-        let at = *self.by_id.get(&id)?;
+        let at = self.find(id)?;
         self.slab[at as usize].as_ref().map(|entry| &entry.value)
     }
 
     /// Takes a request out, with its deadlines.
     pub fn remove(&mut self, id: u64) -> Option<T> {
-        let at = self.by_id.remove(&id)?;
+        let at = self.find(id)?;
         self.unlink(at, Bound::Idle);
         self.unlink(at, Bound::Ceiling);
+        let entry = self.slab[at as usize].take()?;
+        let bucket = self.bucket(id);
+        let mut before = self.buckets[bucket];
+        if before == at {
+            self.buckets[bucket] = entry.next;
+        } else {
+            while let Some(other) = self.slab.get_mut(before as usize).and_then(Option::as_mut) {
+                if other.next == at {
+                    other.next = entry.next;
+                    break;
+                }
+                before = other.next;
+            }
+        }
         self.free.push(at);
-        self.slab[at as usize].take().map(|entry| entry.value)
+        self.len -= 1;
+        Some(entry.value)
+    }
+
+    /// Which bucket an id belongs to. Their number is a power of two.
+    #[inline]
+    fn bucket(&self, id: u64) -> usize {
+        id as usize & (self.buckets.len().wrapping_sub(1))
+    }
+
+    #[inline]
+    fn find(&self, id: u64) -> Option<u32> {
+        let mut at = *self.buckets.get(self.bucket(id))?;
+        loop {
+            let entry = self.entry(at)?;
+            if entry.id == id {
+                return Some(at);
+            }
+            at = entry.next;
+        }
+    }
+
+    /// Twice as many buckets.
+    #[cold]
+    fn spread(&mut self) {
+        self.buckets = vec![NONE; (self.buckets.len() * 2).max(8)];
+        for at in 0..self.slab.len() {
+            let Some(id) = self.slab[at].as_ref().map(|entry| entry.id) else { continue };
+            let bucket = self.bucket(id);
+            if let Some(entry) = &mut self.slab[at] {
+                entry.next = self.buckets[bucket];
+            }
+            self.buckets[bucket] = at as u32;
+        }
     }
 
     /// Progress came: the idle timeout begins anew.
     pub fn restart_idle(&mut self, id: u64, now: Nanos) {
-        let Some(at) = self.by_id.get(&id).copied() else { return };
+        let Some(at) = self.find(id) else { return };
         let Some(list) = self.entry(at).map(|entry| entry.idle.list) else { return };
         if list != NONE {
             let timeout = self.lists[list as usize].timeout;
@@ -195,11 +238,12 @@ impl<T> Requests<T> {
 
     /// The ids in the order of acceptance.
     pub fn ids(&self) -> Vec<u64> {
-        let mut ids: Vec<u64> = self.by_id.keys().copied().collect();
+        let mut ids: Vec<u64> = self.slab.iter().flatten().map(|entry| entry.id).collect();
         ids.sort_unstable();
         ids
     }
 
+    #[inline]
     fn entry(&self, at: u32) -> Option<&Entry<T>> {
         self.slab.get(at as usize)?.as_ref()
     }

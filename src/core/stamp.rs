@@ -20,26 +20,29 @@ const KEY_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const KEY_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 const KEY_TOKEN: &str = "progressToken";
 
-/// What is stamped into every request of a peer, as the inside of a JSON object.
+/// What is stamped into every request of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stamp {
-    inside: String,
+    /// The beginning of params that have no `_meta` of their own, up to where a token would follow.
+    opening: String,
     has_client_info: bool,
     has_log_level: bool,
 }
 
 impl Stamp {
+    const KEY: &str = "{\"_meta\":";
+
     /// A stamp from JSON texts that were checked before.
     pub fn new(version: &str, client_info: Option<&str>, capabilities: &str, log_level: Option<&str>) -> Self {
-        let mut inside = format!("\"{KEY_VERSION}\":{}", quoted(version));
+        let mut opening = format!("{}{{\"{KEY_VERSION}\":{}", Self::KEY, quoted(version));
         if let Some(info) = client_info {
-            inside.push_str(&format!(",\"{KEY_CLIENT_INFO}\":{info}"));
+            opening.push_str(&format!(",\"{KEY_CLIENT_INFO}\":{info}"));
         }
-        inside.push_str(&format!(",\"{KEY_CAPABILITIES}\":{capabilities}"));
+        opening.push_str(&format!(",\"{KEY_CAPABILITIES}\":{capabilities}"));
         if let Some(level) = log_level {
-            inside.push_str(&format!(",\"{KEY_LOG_LEVEL}\":{}", quoted(level)));
+            opening.push_str(&format!(",\"{KEY_LOG_LEVEL}\":{}", quoted(level)));
         }
-        Self { inside, has_client_info: client_info.is_some(), has_log_level: log_level.is_some() }
+        Self { opening, has_client_info: client_info.is_some(), has_log_level: log_level.is_some() }
     }
 
     /// Whether the stamp says what this key of the host's would say.
@@ -111,38 +114,91 @@ pub enum Meta<'a> {
         /// A minted token, as JSON text.
         token: Option<&'a str>,
     },
+    /// As the host gave it, with a minted token put in: what the revisions before 2026-07-28 have.
+    Plain {
+        /// The token, as JSON text.
+        token: &'a str,
+    },
     /// As the host gave it.
     Verbatim,
 }
 
+/// About how long a line becomes, and rather less than more.
+pub fn room_for(method: &str, params: &Params<'_>, meta: Meta<'_>) -> usize {
+    let stamped = match meta {
+        Meta::Stamped { stamp, token } => stamp.opening.len() + token.map_or(0, str::len) + 24,
+        Meta::Plain { token } => token.len() + 32,
+        Meta::Verbatim => 0,
+    };
+    params.text.len() + method.len() + stamped + 72
+}
+
+/// Appends the line of a request, LF included.
+pub fn push_request(
+    line: &mut Vec<u8>,
+    id: u64,
+    method: &str,
+    params: &Params<'_>,
+    meta: Meta<'_>,
+) -> Result<(), String> {
+    line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    push_number(line, id);
+    push_method(line, method);
+    push_params(line, params, meta)?;
+    line.extend_from_slice(b"}\n");
+    Ok(())
+}
+
 /// The line of a request, LF included.
 pub fn request_line(id: u64, method: &str, params: &Params<'_>, meta: Meta<'_>) -> Result<Vec<u8>, String> {
-    line_of(&id.to_string(), method, params, meta)
+    let mut line = Vec::with_capacity(room_for(method, params, meta));
+    push_request(&mut line, id, method, params, meta)?;
+    Ok(line)
 }
 
 /// The line of a request of the library's own, whose ids are strings.
 pub fn own_request_line(id: &str, method: &str, params: &Params<'_>, meta: Meta<'_>) -> Result<Vec<u8>, String> {
-    line_of(&quoted(id), method, params, meta)
-}
-
-fn line_of(id: &str, method: &str, params: &Params<'_>, meta: Meta<'_>) -> Result<Vec<u8>, String> {
-    let mut line = Vec::with_capacity(params.text.len() + method.len() + 320);
+    let mut line = Vec::with_capacity(room_for(method, params, meta));
     line.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
-    line.extend_from_slice(id.as_bytes());
+    line.extend_from_slice(quoted(id).as_bytes());
     push_method(&mut line, method);
     push_params(&mut line, params, meta)?;
     line.extend_from_slice(b"}\n");
     Ok(line)
 }
 
-/// The line of a notification, LF included. Notifications of a client carry no stamp.
-pub fn notification_line(method: &str, params: &Params<'_>) -> Result<Vec<u8>, String> {
-    let mut line = Vec::with_capacity(params.text.len() + method.len() + 48);
+/// Appends the line of a notification, LF included. Notifications of a client carry no stamp.
+pub fn push_notification(line: &mut Vec<u8>, method: &str, params: &Params<'_>) -> Result<(), String> {
     line.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
-    push_method(&mut line, method);
-    push_params(&mut line, params, Meta::Verbatim)?;
+    push_method(line, method);
+    push_params(line, params, Meta::Verbatim)?;
     line.extend_from_slice(b"}\n");
-    Ok(line)
+    Ok(())
+}
+
+/// Appends a number in decimal, two digits at a time: formatting takes several times as long, and every request has one.
+fn push_number(line: &mut Vec<u8>, mut number: u64) {
+    const PAIRS: [[u8; 2]; 100] = {
+        let mut pairs = [[b'0'; 2]; 100];
+        let mut at = 0;
+        while at < 100 {
+            pairs[at] = [b'0' + (at / 10) as u8, b'0' + (at % 10) as u8];
+            at += 1;
+        }
+        pairs
+    };
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    while number >= 10 {
+        at -= 2;
+        digits[at..at + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
+        number /= 100;
+    }
+    if number > 0 || at == digits.len() {
+        at -= 1;
+        digits[at] = b'0' + number as u8;
+    }
+    line.extend_from_slice(&digits[at..]);
 }
 
 /// The line that tells a server to forget a request or a stream.
@@ -157,7 +213,8 @@ pub fn cancel_line(id: u64, reason: &str) -> Vec<u8> {
 fn push_method(line: &mut Vec<u8>, method: &str) {
     line.extend_from_slice(b",\"method\":");
     // Nearly every method is plain text, and this is the hot path.
-    if method.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+    let special = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
+    if !method.bytes().fold(false, |found, byte| found | special(byte)) {
         line.push(b'"');
         line.extend_from_slice(method.as_bytes());
         line.push(b'"');
@@ -168,26 +225,26 @@ fn push_method(line: &mut Vec<u8>, method: &str) {
 }
 
 fn push_params(line: &mut Vec<u8>, params: &Params<'_>, meta: Meta<'_>) -> Result<(), String> {
-    let Meta::Stamped { stamp, token } = meta else {
-        push_flat(line, params.text);
-        return Ok(());
+    let (stamp, token) = match meta {
+        Meta::Stamped { stamp, token } => (stamp, token),
+        Meta::Plain { token } => return push_plain(line, params, token),
+        Meta::Verbatim => {
+            push_flat(line, params.text);
+            return Ok(());
+        }
     };
     match params.meta {
         None => {
-            line.extend_from_slice(b"{\"_meta\":{");
-            line.extend_from_slice(stamp.inside.as_bytes());
+            line.extend_from_slice(stamp.opening.as_bytes());
             push_token(line, token);
-            line.push(b'}');
             let rest = &params.text[1..];
-            if rest.trim_ascii_start() != b"}" {
-                line.push(b',');
-            }
+            let is_empty = rest.trim_ascii_start() == b"}";
+            line.extend_from_slice(if is_empty { b"}" } else { b"}," });
             push_flat(line, rest);
         }
         Some(span) => {
             push_flat(line, &params.text[..span.start as usize]);
-            line.push(b'{');
-            line.extend_from_slice(stamp.inside.as_bytes());
+            line.extend_from_slice(&stamp.opening.as_bytes()[Stamp::KEY.len()..]);
             for (key, value) in pairs(span.of(params.text))? {
                 let minted = token.is_some() && key == KEY_TOKEN;
                 if !stamp.wins_over(&key) && !minted {
@@ -205,6 +262,34 @@ fn push_params(line: &mut Vec<u8>, params: &Params<'_>, meta: Meta<'_>) -> Resul
     Ok(())
 }
 
+/// Params with a minted token and nothing else of the library's.
+fn push_plain(line: &mut Vec<u8>, params: &Params<'_>, token: &str) -> Result<(), String> {
+    let (before, meta, behind) = match params.meta {
+        Some(span) => {
+            let (start, end) = (span.start as usize, span.end as usize);
+            (&params.text[..start], span.of(params.text), &params.text[end..])
+        }
+        None => (&b"{\"_meta\":"[..], &b"{}"[..], &params.text[1..]),
+    };
+    push_flat(line, before);
+    line.extend_from_slice(b"{\"progressToken\":");
+    line.extend_from_slice(token.as_bytes());
+    for (key, value) in pairs(meta)? {
+        if key != KEY_TOKEN {
+            line.push(b',');
+            line.extend_from_slice(quoted(&key).as_bytes());
+            line.push(b':');
+            push_flat(line, value.get().as_bytes());
+        }
+    }
+    line.push(b'}');
+    if params.meta.is_none() && behind.trim_ascii_start() != b"}" {
+        line.push(b',');
+    }
+    push_flat(line, behind);
+    Ok(())
+}
+
 fn push_token(line: &mut Vec<u8>, token: Option<&str>) {
     if let Some(token) = token {
         line.extend_from_slice(b",\"progressToken\":");
@@ -214,7 +299,7 @@ fn push_token(line: &mut Vec<u8>, token: Option<&str>) {
 
 /// Appends JSON text with its line breaks turned into spaces. They only stand between tokens: inside a string JSON does not
 /// allow them, and the text was checked.
-fn push_flat(line: &mut Vec<u8>, text: &[u8]) {
+pub fn push_flat(line: &mut Vec<u8>, text: &[u8]) {
     let from = line.len();
     line.extend_from_slice(text);
     if memchr::memchr2(b'\n', b'\r', text).is_some() {
@@ -243,6 +328,11 @@ pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a RawValue> {
     })
     .ok()?;
     found
+}
+
+/// The text of a key of a JSON object whose value is a string.
+pub fn text_member(object: &[u8], name: &str) -> Option<String> {
+    serde_json::from_str(member(object, name)?.get()).ok()
 }
 
 /// Shows each pair of a JSON object, in their order.
@@ -387,9 +477,20 @@ mod tests {
     }
 
     #[test]
+    fn r01_ids_are_written_in_decimal() {
+        let powers = (0..20).map(|n| 10_u64.pow(n));
+        for number in powers.flat_map(|p| [p - 1, p, p + 1, p + p / 7]).chain([42, u64::MAX]) {
+            let mut line = Vec::new();
+            push_number(&mut line, number);
+            assert_eq!(line, number.to_string().into_bytes());
+        }
+    }
+
+    #[test]
     fn methods_and_reasons_are_quoted() {
         let params = Params::check(b"{}").unwrap();
-        let line = notification_line("a\"b\u{1}", &params).unwrap();
+        let mut line = Vec::new();
+        push_notification(&mut line, "a\"b\u{1}", &params).unwrap();
         assert_eq!(serde_json::from_slice::<Value>(&line).unwrap()["method"], "a\"b\u{1}");
         let line = cancel_line(3, "no \"more\"");
         let line: Value = serde_json::from_slice(&line).unwrap();

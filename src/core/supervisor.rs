@@ -256,7 +256,7 @@ impl Supervisor {
 
     /// The connection serves, where the policy says that this has to be told.
     pub fn serves(&mut self, now: Nanos, slot: u32) {
-        self.with(now, slot, |peer, ctx| peer.serves(ctx, true, false));
+        self.with(now, slot, |peer, ctx| peer.told_to_serve(ctx));
     }
 
     /// Whether an `Action::Spawn` is still wanted.

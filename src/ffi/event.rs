@@ -6,6 +6,7 @@ use std::ptr;
 
 use super::config::mcp_supervised_log_level;
 use super::status::*;
+use crate::core::era::Spoken;
 use crate::core::event::{Close, CloseReason, Event, Exit, Fault, HandleEvent, Serving, To, Trouble, flag};
 use crate::core::framing::Frame;
 use crate::core::message::{MessageKind, Parts};
@@ -242,18 +243,18 @@ pub const EMPTY: mcp_supervised_event = mcp_supervised_event {
     id_len: 0,
 };
 
-/// Flattens an event. What its payload points into is put into `held`.
-pub fn flatten(told: Told, held: &mut Vec<Held>) -> mcp_supervised_event {
-    let mut out = EMPTY;
+/// Flattens an event into one that is `EMPTY`. What its payload points into is put into `held`.
+#[inline]
+pub fn flatten(told: Told, out: &mut mcp_supervised_event, held: &mut Vec<Held>) {
     let (id, data, queued) = match told {
         Told::Handle(HandleEvent::Wakeup) => {
             out.kind = MCP_SUPERVISED_EVENT_WAKEUP as u32;
-            return out;
+            return;
         }
         Told::Handle(HandleEvent::Shutdown) => {
             out.kind = MCP_SUPERVISED_EVENT_SHUTDOWN as u32;
             out.flags = MCP_SUPERVISED_FLAG_FINAL;
-            return out;
+            return;
         }
         Told::Peer { id, data, queued } => (id, data, queued),
     };
@@ -264,7 +265,7 @@ pub fn flatten(told: Told, held: &mut Vec<Held>) -> mcp_supervised_event {
     }
     match queued.event {
         Event::Message { kind, parts, frame, to } => {
-            set_to(&mut out, to);
+            set_to(out, to);
             out.kind = MCP_SUPERVISED_EVENT_MESSAGE as u32;
             out.message_kind = match kind {
                 MessageKind::Result => MCP_SUPERVISED_MESSAGE_RESULT,
@@ -273,24 +274,24 @@ pub fn flatten(told: Told, held: &mut Vec<Held>) -> mcp_supervised_event {
                 MessageKind::Request => MCP_SUPERVISED_MESSAGE_REQUEST,
                 MessageKind::Unmatched => MCP_SUPERVISED_MESSAGE_UNMATCHED,
             } as u32;
-            set_frame(&mut out, parts, frame, held);
+            set_frame(out, parts, frame, held);
         }
         Event::Failed(failed) => {
             out.kind = MCP_SUPERVISED_EVENT_ERROR as u32;
             out.status = status_of(failed.fault) as i32;
-            set_to(&mut out, failed.to);
-            set_text(&mut out, failed.text, held);
+            set_to(out, failed.to);
+            set_text(out, failed.text, held);
         }
         Event::Forbidden { parts, frame } => {
             out.kind = MCP_SUPERVISED_EVENT_ERROR as u32;
             out.status = MCP_SUPERVISED_E_PROTOCOL as i32;
-            set_frame(&mut out, parts, frame, held);
+            set_frame(out, parts, frame, held);
         }
-        Event::Ready(serving) => set_serving(&mut out, MCP_SUPERVISED_EVENT_READY, serving),
-        Event::Reconnect(serving) => set_serving(&mut out, MCP_SUPERVISED_EVENT_RECONNECT, serving),
+        Event::Ready(serving) => set_serving(out, MCP_SUPERVISED_EVENT_READY, serving, held),
+        Event::Reconnect(serving) => set_serving(out, MCP_SUPERVISED_EVENT_RECONNECT, serving, held),
         Event::Drain { .. } => out.kind = MCP_SUPERVISED_EVENT_DRAIN as u32,
-        Event::Close(close) => set_close(&mut out, *close, held),
-        Event::Error(trouble) => set_trouble(&mut out, *trouble, held),
+        Event::Close(close) => set_close(out, *close, held),
+        Event::Error(trouble) => set_trouble(out, *trouble, held),
         Event::Exhausted { max_restarts } => {
             out.kind = MCP_SUPERVISED_EVENT_EXHAUSTED as u32;
             out.max_restarts = max_restarts;
@@ -300,10 +301,9 @@ pub fn flatten(told: Told, held: &mut Vec<Held>) -> mcp_supervised_event {
             out.kind = MCP_SUPERVISED_EVENT_LOG as u32;
             out.status = mcp_supervised_log_level::from(line.level) as i32;
             out.count = line.dropped;
-            set_text(&mut out, line.text, held);
+            set_text(out, line.text, held);
         }
     }
-    out
 }
 
 fn set_close(out: &mut mcp_supervised_event, close: Close, held: &mut Vec<Held>) {
@@ -361,23 +361,21 @@ fn status_of(fault: Fault) -> mcp_supervised_status {
     }
 }
 
-/// The bits of the core, one by one: they cross the boundary under their own names.
+/// The bits of the core are those of the boundary, so that they cross it as they are.
+const _: () = assert!(
+    flag::COMPLETE == MCP_SUPERVISED_FLAG_COMPLETE
+        && flag::RETRIED == MCP_SUPERVISED_FLAG_RETRIED
+        && flag::UNREAD == MCP_SUPERVISED_FLAG_UNREAD
+        && flag::INPUT_REQUIRED == MCP_SUPERVISED_FLAG_INPUT_REQUIRED
+        && flag::OTHER_RESULT_TYPE == MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE
+        && flag::EMULATED == MCP_SUPERVISED_FLAG_EMULATED
+        && flag::BY_PEER == MCP_SUPERVISED_FLAG_BY_PEER
+);
+
 fn set_to(out: &mut mcp_supervised_event, to: To) {
     out.request = to.request;
     out.user_data = to.user_data;
-    for (bit, flag) in [
-        (flag::COMPLETE, MCP_SUPERVISED_FLAG_COMPLETE),
-        (flag::RETRIED, MCP_SUPERVISED_FLAG_RETRIED),
-        (flag::UNREAD, MCP_SUPERVISED_FLAG_UNREAD),
-        (flag::INPUT_REQUIRED, MCP_SUPERVISED_FLAG_INPUT_REQUIRED),
-        (flag::OTHER_RESULT_TYPE, MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE),
-        (flag::EMULATED, MCP_SUPERVISED_FLAG_EMULATED),
-        (flag::BY_PEER, MCP_SUPERVISED_FLAG_BY_PEER),
-    ] {
-        if to.flags & bit != 0 {
-            out.flags |= flag;
-        }
-    }
+    out.flags |= to.flags;
 }
 
 fn set_exit(out: &mut mcp_supervised_event, exit: Option<Exit>) {
@@ -390,13 +388,26 @@ fn set_exit(out: &mut mcp_supervised_event, exit: Option<Exit>) {
     }
 }
 
-fn set_serving(out: &mut mcp_supervised_event, kind: mcp_supervised_event_kind, serving: Serving) {
+fn set_serving(
+    out: &mut mcp_supervised_event,
+    kind: mcp_supervised_event_kind,
+    serving: Serving,
+    held: &mut Vec<Held>,
+) {
     out.kind = kind as u32;
     out.pid = serving.pid;
     out.life = serving.life;
     out.attempt = serving.attempt;
+    out.era = match serving.spoken {
+        Spoken::Raw => 0,
+        Spoken::Modern => MCP_SUPERVISED_ERA_MODERN as u32,
+        Spoken::Legacy(_) => MCP_SUPERVISED_ERA_LEGACY as u32,
+    };
     if serving.changed {
         out.flags |= MCP_SUPERVISED_FLAG_SERVER_CHANGED;
+    }
+    if let Some(version) = serving.spoken.version() {
+        set_text(out, version.to_owned(), held);
     }
 }
 
@@ -432,11 +443,22 @@ fn set_text(out: &mut mcp_supervised_event, text: String, held: &mut Vec<Held>) 
 ///
 /// # Safety
 ///
-/// `at` names `size` writable bytes, and `size` is at least `EVENT_SIZE`.
-pub unsafe fn write(event: &mcp_supervised_event, at: *mut u8, size: usize) {
-    let known = size.min(size_of::<mcp_supervised_event>());
-    // SAFETY: both have at least `known` bytes, and the event is a local of the library.
-    unsafe { ptr::copy_nonoverlapping(ptr::from_ref(event).cast::<u8>(), at, known) };
-    // SAFETY: `size` bytes can be written, and `known` of them have been.
-    unsafe { at.add(known).write_bytes(0, size - known) };
+/// `at` names `size` writable bytes, aligned as an event is, and `size` is at least `EVENT_SIZE`.
+#[inline]
+pub unsafe fn write(told: Told, held: &mut Vec<Held>, at: *mut u8, size: usize) {
+    const OURS: usize = size_of::<mcp_supervised_event>();
+    if size >= OURS {
+        let element = at.cast::<mcp_supervised_event>();
+        // SAFETY: the caller's promise: it can be written, and is large enough and aligned.
+        unsafe { element.write(EMPTY) };
+        // SAFETY: as above, and it holds an event now. Nobody else looks at the array during the call.
+        flatten(told, unsafe { &mut *element }, held);
+        // SAFETY: `size` bytes can be written, and the first of them have been.
+        unsafe { at.add(OURS).write_bytes(0, size - OURS) };
+    } else {
+        let mut event = EMPTY;
+        flatten(told, &mut event, held);
+        // SAFETY: ours is the longer one, and a local of the library.
+        unsafe { ptr::copy_nonoverlapping(ptr::from_ref(&event).cast::<u8>(), at, size) };
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::bytes::copy_text;
 use super::config::mcp_supervised_config;
-use super::event::{EVENT_SIZE, flatten, mcp_supervised_event, write};
+use super::event::{EVENT_SIZE, mcp_supervised_event, write};
 use super::guard::{self, enter, mcp_supervised, without_handle};
 use super::status::*;
 use crate::reactor::Config;
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn mcp_supervised_fd(handle: *mut mcp_supervised) -> i32 {
 /// after a signal, and when servers keep the library busy with what leads to no event.
 ///
 /// The payloads of the events are valid until the next mcp_supervised_poll or mcp_supervised_free on this handle. Events of
-/// one peer come in order; peers take turns. Errors: E_NULL (`events`), E_INVALID (`event_size` smaller than the first version's,
+/// one peer come in order; peers take turns. Errors: E_NULL (`events`), E_INVALID (`events` not aligned, `event_size` smaller than the first version's,
 /// not a multiple of 8 or larger than an array can be; a timeout below -1), E_IO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_poll(
@@ -85,6 +85,9 @@ pub unsafe extern "C" fn mcp_supervised_poll(
     let poll = |inner: &mut guard::Inner| {
         if events.is_null() && max_events > 0 {
             return Err(Failure::null("events"));
+        }
+        if !events.is_aligned() {
+            return Err(Failure::invalid("events is not aligned as an array of mcp_supervised_event is"));
         }
         if event_size < EVENT_SIZE || !event_size.is_multiple_of(8) {
             return Err(Failure::invalid(format!(
@@ -105,10 +108,9 @@ pub unsafe extern "C" fn mcp_supervised_poll(
         let held = &mut inner.held;
         let mut at = events.cast::<u8>();
         let given = inner.reactor.poll(max, timeout, |told| {
-            let event = flatten(told, held);
-            // SAFETY: fewer than `max_events` events were written so far, so this element lies inside the host's array, and it
-            // has `event_size` bytes, which was checked.
-            unsafe { write(&event, at, event_size) };
+            // SAFETY: fewer than `max_events` events were written so far, so this element lies inside the host's array; that it
+            // has `event_size` bytes, and is aligned, was checked.
+            unsafe { write(told, held, at, event_size) };
             at = at.wrapping_add(event_size);
         })?;
         Ok(given as i32)

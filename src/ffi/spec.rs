@@ -23,7 +23,8 @@ pub const MCP_SUPERVISED_NO_RESTART: u32 = u32::MAX - 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_mode {
     /// Whatever the server speaks, MCP 2026-07-28 or one of the revisions before it. The first life is asked with
-    /// server/discover, as its very first message; what was found is kept for its replacements. READY tells when it serves.
+    /// server/discover, as its very first message; what was found is kept for its replacements. READY tells when it serves. The
+    /// default.
     MCP_SUPERVISED_MODE_AUTO = 1,
     /// MCP 2026-07-28, without a handshake; nothing is sent unasked.
     MCP_SUPERVISED_MODE_MODERN = 2,
@@ -136,7 +137,7 @@ pub unsafe extern "C" fn mcp_supervised_spec_new(
         }
         let spec = mcp_supervised_spec {
             spec: Spec { program, policy: Policy::default(), ..Spec::default() },
-            mode: MCP_SUPERVISED_MODE_MODERN as u32,
+            mode: MCP_SUPERVISED_MODE_AUTO as u32,
             env_mode: MCP_SUPERVISED_ENV_SAFE as u32,
             stderr: MCP_SUPERVISED_STDERR_LOG as u32,
             max_restarts: 3,

@@ -30,7 +30,7 @@ use crate::core::ids::PeerId;
 use crate::core::log::Level;
 use crate::core::peer::StateName;
 use crate::core::supervisor::{Supervisor, Told};
-use crate::core::time::{Nanos, ms};
+use crate::core::time::{NEVER, Nanos, ms};
 use crate::sys::{self, Features, SigchldBell, SpawnError};
 use link::Link;
 use sweep::Sweep;
@@ -412,13 +412,13 @@ impl Reactor {
 
     /// Arms the timer if something is due before what it is armed for. One that fires early costs a turn and is set anew.
     fn arm(&mut self) {
-        let of_clock = if self.clock.is_manual() { [None; 2] } else { [self.core.next_deadline(), self.trim_at] };
-        let earliest = of_clock.into_iter().chain([self.sweep.next()]).flatten().min();
-        if let Some(at) = earliest
-            && self.armed.is_none_or(|armed| at < armed)
-            && self.timer.arm_at(at).is_ok()
-        {
-            self.armed = Some(at);
+        let mut earliest = self.sweep.next().unwrap_or(NEVER);
+        if !self.clock.is_manual() {
+            let deadline = self.core.next_deadline().unwrap_or(NEVER);
+            earliest = earliest.min(deadline).min(self.trim_at.unwrap_or(NEVER));
+        }
+        if earliest < self.armed.unwrap_or(NEVER) && self.timer.arm_at(earliest).is_ok() {
+            self.armed = Some(earliest);
         }
     }
 

@@ -51,8 +51,15 @@ pub(super) fn walk_params<K: Kernel>(text: &[u8], envelope: &mut Envelope) -> Re
     Err(Defect::new(if byte == 0 { DefectKind::Nul } else { DefectKind::TrailingData }, end))
 }
 
+/// How nearly every message begins.
+const OPENING: &[u8; 17] = b"{\"jsonrpc\":\"2.0\",";
+
 fn top<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
-    object::<K>(line, open, IN_TOP, |key, start, first| match key {
+    let begun = line.get(open..).and_then(|rest| rest.first_chunk()) == Some(OPENING);
+    envelope.has_jsonrpc = begun;
+    envelope.jsonrpc_2 = begun;
+    let from = if begun { From::Pair(open + OPENING.len()) } else { From::Bracket(open) };
+    object::<K>(line, from, IN_TOP, |key, start, first| match key {
         b"jsonrpc" => {
             let end = skip::<K, GRAMMAR>(line, start, first)?;
             envelope.duplicate_key |= envelope.has_jsonrpc;
@@ -121,7 +128,7 @@ fn top<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut 
 }
 
 fn params<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
-    object::<K>(line, open, IN_PARAMS, |key, start, first| {
+    object::<K>(line, From::Bracket(open), IN_PARAMS, |key, start, first| {
         if key == b"_meta" {
             forget_meta(envelope);
             envelope.meta_count = envelope.meta_count.saturating_add(1);
@@ -144,7 +151,7 @@ fn params<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &m
 }
 
 fn meta<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
-    object::<K>(line, open, IN_META, |key, start, first| {
+    object::<K>(line, From::Bracket(open), IN_META, |key, start, first| {
         let end = skip::<K, GRAMMAR>(line, start, first)?;
         if key == b"progressToken" {
             envelope.meta_progress_token = Some(Span::new(start, end));
@@ -156,7 +163,7 @@ fn meta<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut
 }
 
 fn result<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
-    object::<K>(line, open, IN_RESULT, |key, start, first| {
+    object::<K>(line, From::Bracket(open), IN_RESULT, |key, start, first| {
         let end = skip::<K, GRAMMAR>(line, start, first)?;
         if key == b"resultType" {
             envelope.result_type = Some(Span::new(start, end));
@@ -166,7 +173,7 @@ fn result<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &m
 }
 
 fn error<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
-    object::<K>(line, open, IN_ERROR, |key, start, first| {
+    object::<K>(line, From::Bracket(open), IN_ERROR, |key, start, first| {
         let end = skip::<K, GRAMMAR>(line, start, first)?;
         if key == b"code" {
             envelope.error_code = parse_integer(&line[start..end]);
@@ -175,17 +182,30 @@ fn error<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mu
     })
 }
 
-/// The pairs of the object whose bracket stands at `open`. `pair` gets a key, unescaped if it is one of `names` (and
+/// Where the walk over an object begins.
+#[derive(Clone, Copy)]
+enum From {
+    /// At its bracket.
+    Bracket(usize),
+    /// Behind a comma in it.
+    Pair(usize),
+}
+
+/// The pairs of an object. `pair` gets a key, unescaped if it is one of `names` (and
 /// of no meaning if it is not), the offset of the value and its first byte, and gives the offset behind the value.
 #[inline(always)]
 fn object<K: Kernel>(
     line: &[u8],
-    open: usize,
+    from: From,
     names: &[&'static str],
     mut pair: impl FnMut(&[u8], usize, u8) -> Result<usize, Defect>,
 ) -> Result<usize, Defect> {
-    let (mut at, mut byte) = skip_white(line, open + 1);
-    if byte == b'}' {
+    let (start, may_be_empty) = match from {
+        From::Bracket(open) => (open + 1, true),
+        From::Pair(start) => (start, false),
+    };
+    let (mut at, mut byte) = skip_white(line, start);
+    if byte == b'}' && may_be_empty {
         return Ok(at + 1);
     }
     loop {

@@ -2,7 +2,7 @@
 //! documents. The seed is fixed; the cases are the same on every run.
 
 use super::simd::{BLOCK, Kernel, Native, Portable};
-use super::{Checks, Defect, DefectKind, Envelope, naive, scan_with, unescape_eq};
+use super::{Checks, Defect, DefectKind, Encoding, Envelope, naive, scan_with, unescape_eq};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::RngSeed;
@@ -18,7 +18,8 @@ fn config(cases: u32) -> ProptestConfig {
 
 fn scan_by<K: Kernel>(line: &[u8], checks: Checks) -> Result<Envelope, Defect> {
     let mut envelope = Envelope::default();
-    scan_with::<K>(line, checks, &mut envelope).map(|()| envelope)
+    let encoding = if line.is_ascii() { Encoding::Ascii } else { Encoding::Unknown };
+    scan_with::<K>(line, encoding, checks, &mut envelope).map(|()| envelope)
 }
 
 /// Holds everything against the model. Says whether the line was accepted by the grammar.
@@ -256,6 +257,29 @@ proptest! {
                 prop_assert_eq!(bit(masks.curly), byte & 0x20 != 0);
             }
         }
+    }
+
+    #[test]
+    fn long_runs_stop_where_a_slow_walk_does(
+        plain in 0usize..700,
+        special in prop::collection::vec(
+            (any::<Index>(), select(vec![b'"', b'\\', 0, 0x1f, b'\n', 0x80, 0xff, 0x7f, b' '])), 0..4),
+        from in any::<Index>(),
+    ) {
+        let mut bytes = vec![b'x'; plain];
+        for (at, byte) in special {
+            if plain > 0 {
+                bytes[at.index(plain)] = byte;
+            }
+        }
+        let from = from.index(plain + 1);
+        let stop = (from..plain).find(|&at| matches!(bytes[at], b'"' | b'\\' | 0..0x20)).unwrap_or(plain);
+        prop_assert_eq!(Native::string_stop(&bytes, from), stop);
+        prop_assert_eq!(Portable::string_stop(&bytes, from), stop);
+        let end = (from..plain).find(|&at| bytes[at] == b'\n').unwrap_or(plain);
+        let expected = (end, bytes[from..end].is_ascii());
+        prop_assert_eq!(Native::line_end(&bytes, from), expected);
+        prop_assert_eq!(Portable::line_end(&bytes, from), expected);
     }
 
     #[test]

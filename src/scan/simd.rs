@@ -2,8 +2,8 @@
 //!
 //! For x-86 with 64 bits they are written with SSE2, which every such processor has, so nothing is detected at run
 //! time. For all others there is a twin that does the same in 64-bit words; it is compiled on both, so that the tests
-//! can hold one against the other. This is the only file here with unsafe code, and it knows no JSON beyond the bytes
-//! it looks for.
+//! can hold one against the other. This file and `avx2` are the only ones here with unsafe code, and know no JSON beyond
+//! the bytes they look for.
 
 /// Bytes per block of [`Kernel::masks`].
 pub(super) const BLOCK: usize = 64;
@@ -42,7 +42,10 @@ pub(super) trait Kernel {
     /// Offset of the first byte from `from` on that is a quote, a backslash or below 0x20; the length if there is none.
     fn string_stop(bytes: &[u8], from: usize) -> usize;
 
-    /// The same bytes, as a mask of one block.
+    /// Offset of the first LF from `from` on, the length if there is none; and whether all bytes before it are ASCII.
+    fn line_end(bytes: &[u8], from: usize) -> (usize, bool);
+
+    /// The bytes that stop a string, as a mask of one block.
     fn stops(block: &[u8; BLOCK]) -> u64;
 
     /// The masks of one block.
@@ -68,6 +71,13 @@ fn last_chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<(&[u8; N], usiz
     Some((bytes.last_chunk()?, N - (bytes.len() - at)))
 }
 
+/// `line_end` in a text shorter than one chunk.
+fn line_end_bytewise(bytes: &[u8], from: usize) -> (usize, bool) {
+    let rest = bytes.get(from..).unwrap_or(&[]);
+    let end = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+    (from + end, rest[..end].is_ascii())
+}
+
 /// The end of a text shorter than one chunk.
 fn string_stop_bytewise(bytes: &[u8], from: usize) -> usize {
     let stops = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
@@ -76,11 +86,15 @@ fn string_stop_bytewise(bytes: &[u8], from: usize) -> usize {
 
 #[cfg(target_arch = "x86_64")]
 mod sse2 {
-    use super::{BLOCK, Kernel, Masks, chunk, last_chunk, string_stop_bytewise};
+    use super::super::avx2;
+    use super::{BLOCK, Kernel, Masks, chunk, last_chunk, line_end_bytewise, string_stop_bytewise};
     use std::arch::x86_64::{
         __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
         _mm_slli_epi16,
     };
+
+    /// From here on it is worth asking whether there is something wider.
+    const FAR: usize = 2 * BLOCK;
 
     pub(in crate::scan) struct Sse2;
 
@@ -97,6 +111,12 @@ mod sse2 {
             }
             // SAFETY: SSE2 is part of every x86-64 processor.
             unsafe { string_stop_far(bytes, from) }
+        }
+
+        #[inline]
+        fn line_end(bytes: &[u8], from: usize) -> (usize, bool) {
+            // SAFETY: SSE2 is part of every x86-64 processor.
+            unsafe { line_end(bytes, from) }
         }
 
         #[inline(always)]
@@ -168,6 +188,10 @@ mod sse2 {
                 return at + stops_in_block(block).trailing_zeros() as usize;
             }
             at += BLOCK;
+            if at == from + FAR && avx2::is_there() {
+                // SAFETY: AVX2 is there.
+                at = unsafe { avx2::skip_plain(bytes, at) };
+            }
         }
         while let Some(part) = chunk(bytes, at) {
             let stops = stops_in(part);
@@ -185,6 +209,88 @@ mod sse2 {
                 stops => at + stops.trailing_zeros() as usize,
             },
             None => string_stop_bytewise(bytes, at),
+        }
+    }
+
+    /// All ones in each byte that is an LF, for the four parts of a block.
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn line_feeds(x: [__m128i; 4]) -> [__m128i; 4] {
+        let lf = _mm_set1_epi8(b'\n' as i8);
+        [_mm_cmpeq_epi8(x[0], lf), _mm_cmpeq_epi8(x[1], lf), _mm_cmpeq_epi8(x[2], lf), _mm_cmpeq_epi8(x[3], lf)]
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn or(x: [__m128i; 4]) -> __m128i {
+        _mm_or_si128(_mm_or_si128(x[0], x[1]), _mm_or_si128(x[2], x[3]))
+    }
+
+    /// The highest bit of each byte of a block.
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn tops(x: [__m128i; 4]) -> u64 {
+        let bits = |part: __m128i| u64::from(_mm_movemask_epi8(part) as u32);
+        bits(x[0]) | bits(x[1]) << 16 | bits(x[2]) << 32 | bits(x[3]) << 48
+    }
+
+    /// Where the lowest of the `feeds` is, and whether no byte below it is in `high`.
+    #[inline]
+    fn lowest(feeds: u64, high: u64) -> (usize, bool) {
+        let at = feeds.trailing_zeros();
+        (at as usize, high & ((1 << at) - 1) == 0)
+    }
+
+    #[inline]
+    #[target_feature(enable = "sse2")]
+    fn line_end(bytes: &[u8], from: usize) -> (usize, bool) {
+        let mut at = from;
+        let mut ascii = true;
+        while let Some(block) = chunk::<BLOCK>(bytes, at) {
+            let (parts, _) = block.as_chunks::<16>();
+            let x = [load(&parts[0]), load(&parts[1]), load(&parts[2]), load(&parts[3])];
+            let feeds = line_feeds(x);
+            if _mm_movemask_epi8(or(feeds)) != 0 {
+                let (end, plain) = lowest(tops(feeds), tops(x));
+                return (at + end, ascii && plain);
+            }
+            ascii &= _mm_movemask_epi8(or(x)) == 0;
+            at += BLOCK;
+            if at == from + FAR && avx2::is_there() {
+                // SAFETY: AVX2 is there.
+                let (skipped, plain) = unsafe { avx2::skip_within_line(bytes, at) };
+                (at, ascii) = (skipped, ascii && plain);
+            }
+        }
+        let in_part = |part: &[u8; 16], seen: usize| {
+            let x = load(part);
+            let feeds = (_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8(b'\n' as i8))) as u32) >> seen;
+            (u64::from(feeds), u64::from((_mm_movemask_epi8(x) as u32) >> seen))
+        };
+        while let Some(part) = chunk::<16>(bytes, at) {
+            let (feeds, high) = in_part(part, 0);
+            if feeds != 0 {
+                let (end, plain) = lowest(feeds, high);
+                return (at + end, ascii && plain);
+            }
+            ascii &= high == 0;
+            at += 16;
+        }
+        if at >= bytes.len() {
+            return (bytes.len(), ascii);
+        }
+        match last_chunk::<16>(bytes, at) {
+            Some((last, seen)) => match in_part(last, seen) {
+                (0, high) => (bytes.len(), ascii && high == 0),
+                (feeds, high) => {
+                    let (end, plain) = lowest(feeds, high);
+                    (at + end, ascii && plain)
+                }
+            },
+            None => {
+                let (end, plain) = line_end_bytewise(bytes, at);
+                (end, ascii && plain)
+            }
         }
     }
 
@@ -212,7 +318,7 @@ mod sse2 {
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod portable {
-    use super::{BLOCK, Kernel, Masks, chunk, last_chunk, string_stop_bytewise};
+    use super::{BLOCK, Kernel, Masks, chunk, last_chunk, line_end_bytewise, string_stop_bytewise};
 
     pub(in crate::scan) struct Portable;
 
@@ -236,6 +342,23 @@ mod portable {
                 },
                 None => string_stop_bytewise(bytes, at),
             }
+        }
+
+        fn line_end(bytes: &[u8], from: usize) -> (usize, bool) {
+            let mut at = from;
+            let mut ascii = true;
+            while let Some(part) = chunk::<8>(bytes, at) {
+                let x = u64::from_le_bytes(*part);
+                let feeds = zeros(x ^ spread(b'\n'));
+                if feeds != 0 {
+                    let end = feeds.trailing_zeros() / 8;
+                    return (at + end as usize, ascii && x & spread(0x80) & ((1 << (8 * end)) - 1) == 0);
+                }
+                ascii &= x & spread(0x80) == 0;
+                at += 8;
+            }
+            let (end, plain) = line_end_bytewise(bytes, at);
+            (end.min(bytes.len()), ascii && plain)
         }
 
         fn stops(block: &[u8; BLOCK]) -> u64 {

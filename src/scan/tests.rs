@@ -264,7 +264,7 @@ fn the_id_of_a_broken_line() {
     let read = |line: &[u8]| {
         let [one, other] = BOTH.map(|checks| {
             let mut envelope = Envelope::default();
-            scan_into(line, checks, &mut envelope).unwrap_err();
+            scan_into(line, Encoding::Unknown, checks, &mut envelope).unwrap_err();
             assert_eq!(envelope.id_span.is_none(), envelope.id == Id::Absent);
             envelope.id
         });
@@ -414,8 +414,10 @@ fn unescaping() {
 
 #[test]
 fn lines() {
-    assert_eq!(find_newline(b"ab\ncd\n"), Some(2));
-    assert_eq!(find_newline(b"ab\r"), None);
+    assert_eq!(line_end(b"ab\ncd\n", 0), (2, true));
+    assert_eq!(line_end(b"ab\nc\xff\n", 3), (5, false));
+    assert_eq!(line_end(b"ab\r", 0), (3, true));
+    assert_eq!(line_end(b"", 0), (0, true));
     for blank in ["", " ", "\t \r\r"] {
         assert!(is_blank(blank.as_bytes()));
     }

@@ -1,5 +1,7 @@
-//! As much of JSON Schema 2020-12 as the published schemas of the protocol use. A keyword that is not known here is a panic, so that
-//! a later schema cannot pass by being overlooked.
+//! As much of JSON Schema (draft 7 and 2020-12) as the published schemas of the protocol use. A keyword that is not known here is a
+//! panic, so that a later schema cannot pass by being overlooked.
+
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::path::PathBuf;
 
@@ -28,7 +30,13 @@ impl Schema {
 
     /// Checks a value against a definition; the error says where it fails.
     pub fn check(&self, definition: &str, value: &Value) -> Result<(), String> {
-        self.at(&self.0["$defs"][definition], value, definition)
+        self.at(self.definition(definition), value, definition)
+    }
+
+    /// A definition; the drafts keep them in different places.
+    fn definition(&self, name: &str) -> &Value {
+        let kept = ["$defs", "definitions"].into_iter().find_map(|place| self.0.get(place)?.get(name));
+        kept.unwrap_or_else(|| panic!("the schema does not define {name}"))
     }
 
     fn at(&self, schema: &Value, value: &Value, place: &str) -> Result<(), String> {
@@ -43,8 +51,11 @@ impl Schema {
                 // What it means is said to people, or is not checked by default.
                 "description" | "title" | "default" | "$comment" | "format" => {}
                 "$ref" => {
-                    let name = rule.as_str().and_then(|to| to.strip_prefix("#/$defs/")).expect("a reference inside");
-                    self.at(&self.0["$defs"][name], value, &format!("{place}>{name}"))?;
+                    let name = rule
+                        .as_str()
+                        .and_then(|to| to.strip_prefix("#/$defs/").or_else(|| to.strip_prefix("#/definitions/")));
+                    let name = name.expect("a reference inside");
+                    self.at(self.definition(name), value, &format!("{place}>{name}"))?;
                 }
                 "type" => {
                     let types = rule.as_array().map_or(std::slice::from_ref(rule), Vec::as_slice);

@@ -39,15 +39,53 @@ impl<'a> Wire<'a> {
         *self.lines
     }
 
-    /// Queues a host's line within the limits.
-    pub(super) fn push_within(&mut self, line: Vec<u8>) -> Answer<u64> {
-        let queued = self.outbox.queued();
-        if queued + line.len() > self.limit {
-            *self.owes_writable = true;
-            return Err(Refusal::WouldBlock { queued, limit: self.limit, line: line.len() });
+    /// Queues an answer to the server within the limits: what one that never reads asks must not make the queue grow without
+    /// end. Says whether it did.
+    pub(super) fn reply(&mut self, line: Vec<u8>) -> bool {
+        let has_room = !self.quiet && self.outbox.queued() + line.len() <= self.limit;
+        if has_room {
+            self.push(line);
         }
-        Ok(self.push(line))
+        has_room
     }
+
+    /// Queues the line of a host that `build` writes, of about `bytes`, within the limits. `admit` is asked last whether there is
+    /// room for one more of its kind.
+    #[inline]
+    pub(super) fn push_within(
+        &mut self,
+        what: &str,
+        bytes: usize,
+        build: impl FnOnce(&mut Vec<u8>) -> Result<(), String>,
+        admit: impl FnOnce(&mut bool) -> Answer,
+    ) -> Answer<u64> {
+        let (queued, limit) = (self.outbox.queued(), self.limit);
+        let owes_writable = &mut *self.owes_writable;
+        self.outbox.push_built(
+            *self.lines + 1,
+            bytes,
+            |line| build(line).map_err(Refusal::Invalid),
+            |len| {
+                check_length(what, len, limit)?;
+                admit(owes_writable)?;
+                if queued + len > limit {
+                    *owes_writable = true;
+                    return Err(Refusal::WouldBlock { queued, limit, line: len });
+                }
+                Ok(())
+            },
+        )?;
+        *self.lines += 1;
+        Ok(*self.lines)
+    }
+}
+
+/// R2: a line that could never be sent is refused for good.
+pub(super) fn check_length(what: &str, len: usize, limit: usize) -> Answer {
+    if len <= limit {
+        return Ok(());
+    }
+    Err(Refusal::invalid(format!("{what} a line of {len} bytes; outbound_bytes is {limit}")))
 }
 
 /// Where events and log lines go.
