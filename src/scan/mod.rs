@@ -274,12 +274,11 @@ pub fn scan_into(line: &[u8], encoding: Encoding, checks: Checks, envelope: &mut
 }
 
 /// Checks a text that is to become the `params` of a message, with the whole grammar, and finds its parts: the fields of the
-/// envelope that begin with `params`, `meta`, `progress`, `input` and `request`.
+/// envelope that begin with `params`, `meta`, `progress`, `input` and `request`. The envelope given is an empty one.
 ///
 /// # Errors
 /// The first defect met. A text that is no object is one.
-pub fn scan_params(text: &[u8]) -> Result<Envelope, Defect> {
-    let mut envelope = Envelope::default();
+pub fn scan_params(text: &[u8], envelope: &mut Envelope) -> Result<(), Defect> {
     if u32::try_from(text.len()).is_err() {
         return Err(Defect::new(DefectKind::TooLong, u32::MAX as usize));
     }
@@ -288,8 +287,7 @@ pub fn scan_params(text: &[u8]) -> Result<Envelope, Defect> {
     {
         return Err(Defect::new(DefectKind::Utf8, error.valid_up_to()));
     }
-    envelope::walk_params::<simd::Native>(text, &mut envelope)?;
-    Ok(envelope)
+    envelope::walk_params::<simd::Native>(text, envelope)
 }
 
 /// Fills an empty envelope.
@@ -335,6 +333,34 @@ fn forget_half_an_id(envelope: &mut Envelope, at: usize) {
 #[inline]
 pub fn line_end(bytes: &[u8], from: usize) -> (usize, bool) {
     <simd::Native as simd::Kernel>::line_end(bytes, from)
+}
+
+/// Whether a text can stand between the quotes of a JSON string as it is.
+pub fn is_plain(text: &str) -> bool {
+    const SPECIAL: [bool; 256] = {
+        let mut special = [false; 256];
+        let mut at = 0;
+        while at < 0x20 {
+            special[at] = true;
+            at += 1;
+        }
+        special[b'"' as usize] = true;
+        special[b'\\' as usize] = true;
+        special
+    };
+    !text.bytes().any(|byte| SPECIAL[usize::from(byte)])
+}
+
+/// Whether there is a byte below 0x20: outside of strings the only ones in a JSON text are white space.
+pub fn has_control(text: &[u8]) -> bool {
+    // Of a known length, so that the compiler looks at all of them together.
+    let among = |bytes: &[u8; 16]| bytes.iter().fold(false, |found, byte| found | (*byte < b' '));
+    let (parts, rest) = text.as_chunks();
+    parts.iter().any(among)
+        || match text.last_chunk() {
+            Some(last) => among(last),
+            None => rest.iter().any(|byte| *byte < b' '),
+        }
 }
 
 /// Whether a line (without its LF) holds only white space in the sense of JSON, or nothing.

@@ -95,6 +95,8 @@ mod sse2 {
 
     /// From here on it is worth asking whether there is something wider.
     const FAR: usize = 2 * BLOCK;
+    /// How far a string is looked at 16 bytes at a time.
+    const NEAR: usize = 3 * 16;
 
     pub(in crate::scan) struct Sse2;
 
@@ -108,9 +110,11 @@ mod sse2 {
                 if stops != 0 {
                     return from + stops.trailing_zeros() as usize;
                 }
+                // SAFETY: SSE2 is part of every x86-64 processor.
+                return unsafe { string_stop_far(bytes, from + 16) };
             }
             // SAFETY: SSE2 is part of every x86-64 processor.
-            unsafe { string_stop_far(bytes, from) }
+            unsafe { string_stop_at_end(bytes, from) }
         }
 
         #[inline]
@@ -172,6 +176,15 @@ mod sse2 {
     #[target_feature(enable = "sse2")]
     fn string_stop_far(bytes: &[u8], from: usize) -> usize {
         let mut at = from;
+        // Most of those that do not end at once end within a block.
+        while at < from + NEAR {
+            let Some(part) = chunk(bytes, at) else { return string_stop_at_end(bytes, at) };
+            let stops = stops_in(part);
+            if stops != 0 {
+                return at + stops.trailing_zeros() as usize;
+            }
+            at += 16;
+        }
         while let Some(block) = chunk::<BLOCK>(bytes, at) {
             let (parts, _) = block.as_chunks::<16>();
             let (a, b, c, d) = (load(&parts[0]), load(&parts[1]), load(&parts[2]), load(&parts[3]));
@@ -188,11 +201,19 @@ mod sse2 {
                 return at + stops_in_block(block).trailing_zeros() as usize;
             }
             at += BLOCK;
-            if at == from + FAR && avx2::is_there() {
+            if at == from + NEAR + FAR && avx2::is_there() {
                 // SAFETY: AVX2 is there.
                 at = unsafe { avx2::skip_plain(bytes, at) };
             }
         }
+        string_stop_at_end(bytes, at)
+    }
+
+    /// The same in the last few bytes.
+    #[inline(never)]
+    #[target_feature(enable = "sse2")]
+    fn string_stop_at_end(bytes: &[u8], from: usize) -> usize {
+        let mut at = from;
         while let Some(part) = chunk(bytes, at) {
             let stops = stops_in(part);
             if stops != 0 {

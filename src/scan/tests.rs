@@ -418,6 +418,19 @@ fn lines() {
     assert_eq!(line_end(b"ab\nc\xff\n", 3), (5, false));
     assert_eq!(line_end(b"ab\r", 0), (3, true));
     assert_eq!(line_end(b"", 0), (0, true));
+    for length in 0..80 {
+        let mut text = "a".repeat(length);
+        assert!(is_plain(&text) && !has_control(text.as_bytes()));
+        for at in 0..length {
+            for (special, control) in [("\"", false), ("\\", false), ("\n", true), ("\0", true), ("\u{1f}", true)] {
+                text.replace_range(at..=at, special);
+                assert!(!is_plain(&text));
+                assert_eq!(has_control(text.as_bytes()), control);
+            }
+            text.replace_range(at..=at, "\u{7f}");
+            assert!(is_plain(&text) && !has_control(text.as_bytes()));
+        }
+    }
     for blank in ["", " ", "\t \r\r"] {
         assert!(is_blank(blank.as_bytes()));
     }
