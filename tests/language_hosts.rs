@@ -23,9 +23,14 @@ fn demo_server() -> &'static str {
     env!("CARGO_BIN_EXE_mcp-supervised-demo-server")
 }
 
-/// What every host says last.
-fn saw_everything(output: &str) {
-    assert_eq!(output.lines().last(), Some("everything was seen"), "{output}");
+/// Runs a host with a server of today, with older ones that ask back, and with one that speaks both. Every host says last that it
+/// has seen everything.
+fn sees_everything(host: CHost) {
+    let older = |version| ["--legacy", version];
+    let (oldest, latest, both) = (older("2024-11-05"), older("2025-11-25"), ["--legacy", "2025-11-25", "--dual"]);
+    for output in host.arg(demo_server()).succeeds_with(&[&[], &oldest, &latest, &both]) {
+        assert_eq!(output.lines().last(), Some("everything was seen"), "{output}");
+    }
 }
 
 /// A directory in which programs find the library, at compile time and at run time.
@@ -102,8 +107,7 @@ fn cpp(standard: &str) -> Command {
 #[test]
 fn a_host_in_cpp() {
     for standard in ["c++17", "c++20"] {
-        let host = compile_by(cpp(standard), &["examples-c/cpp/host.cc"], &[]);
-        saw_everything(&host.arg(demo_server()).succeeds());
+        sees_everything(compile_by(cpp(standard), &["examples-c/cpp/host.cc"], &[]));
     }
 }
 
@@ -157,7 +161,7 @@ fn have_python() -> bool {
 #[test]
 fn a_host_in_python() {
     if have_python() {
-        saw_everything(&python(&["host.py", demo_server()]).succeeds());
+        sees_everything(python(&["host.py"]));
     }
 }
 
@@ -269,8 +273,7 @@ fn a_host_in_go() {
     let unformatted = run(Command::new("gofmt").args(["-l", "."]).current_dir(source("examples-c/go")));
     assert_eq!(unformatted, "");
     run(&mut go(&dir, &["build", "-o", program.to_str().unwrap(), "./host"]));
-    let host = CHost::from(dir, source("examples-c/go/host"), Command::new(program));
-    saw_everything(&host.arg(demo_server()).succeeds());
+    sees_everything(CHost::from(dir, source("examples-c/go/host"), Command::new(program)));
 }
 
 /// The tests of the package: no thread blocks in C, every method from every goroutine, children of its own, slow handlers. The race
@@ -314,8 +317,7 @@ fn a_host_in_zig() {
     build.arg("-L").arg(&dir).arg("-rpath").arg(&dir).arg(format!("-femit-bin={}", program.display()));
     build.arg("--cache-dir").arg(cache("zig")).arg("--global-cache-dir").arg(cache("zig-global"));
     run(build.current_dir(source("examples-c/zig")));
-    let host = CHost::from(dir, source("examples-c/zig/host.zig"), Command::new(program));
-    saw_everything(&host.arg(demo_server()).succeeds());
+    sees_everything(CHost::from(dir, source("examples-c/zig/host.zig"), Command::new(program)));
 }
 
 // ---- All together ----------------------------------------------------------------------------------------------------

@@ -115,6 +115,7 @@ public:
     /* Notifications of a stream wait for nobody: they are counted as they come. */
     void count(request_id stream) { stream_ = stream; }
     int acknowledged = 0, changed = 0, life = 1, closes = 0;
+    std::uint32_t era = 0;
     void count_up_to(const int &counter, int wanted) {
         while (counter < wanted) {
             until([](const event &) { return true; });
@@ -124,7 +125,16 @@ public:
 private:
     void note(const event &e) {
         switch (e.kind) {
+            case MCP_SUPERVISED_EVENT_READY:
+                era = e.era;
+                std::printf("READY: it speaks %.*s\n", static_cast<int>(e.payload().size()), e.payload().data());
+                break;
             case MCP_SUPERVISED_EVENT_MESSAGE:
+                if (e.asks() && e.method() == "elicitation/create") {
+                    check("respond", server_.respond(e, R"({"action":"accept","content":{"name":"Grace"}})"));
+                } else if (e.asks()) {
+                    check("respond_error", server_.respond_error(e.request, -1, "no model here"));
+                }
                 if (e.request == stream_ && e.message_kind == MCP_SUPERVISED_MESSAGE_NOTIFICATION) {
                     acknowledged += e.method() == "notifications/subscriptions/acknowledged";
                     changed += e.method() == "notifications/tools/list_changed";
@@ -157,6 +167,7 @@ session launch(int argc, char **argv) {
         how.arg(argv[i]);
     }
     how.client_info("cpp-host", "1.0").restart(3, 50ms, 60s).retry_lost_requests();
+    how.client_capabilities(R"({"elicitation":{},"sampling":{}})");
     const auto server = check("add", host.add(how));
     check("start", server.start());
     return session(std::move(host), server);
@@ -184,20 +195,25 @@ void ask_for_everything(session &with) {
     must("bad JSON", bad.status() == MCP_SUPERVISED_E_INVALID && !bad.text().empty());
 }
 
-void ask_twice(session &with) {
-    /* A server may need to know more. The answers go with the same question, and with the state that came. */
+/* A server may need to know more. Today it says so as a result: the answers go with the same question, and with the state that
+   came. Servers of older revisions ask back, which session::note answers. */
+void be_asked(session &with) {
     const auto &server = with.server();
-    const auto asked = with.await("call_tool ask", server.call_tool("ask"));
-    const bool wants_input = (asked.flags & MCP_SUPERVISED_FLAG_INPUT_REQUIRED) != 0;
-    must("more input is wanted, or the era has no such thing", wants_input || !asked.is_result, asked.body);
-    if (wants_input) {
-        const std::string_view body = asked.body, key = "\"requestState\":";
-        const auto at = body.find(key) + key.size();
-        supervised::request_options options;
-        options.request_state = body.substr(at, body.find('"', at + 1) + 1 - at);
-        options.input_responses = R"({"name":{"action":"accept","content":{"name":"Grace"}}})";
-        must("the answer", contains(with.ask("call_tool ask again", server.call_tool("ask", "{}", options)), "Grace"));
+    if (with.era == MCP_SUPERVISED_ERA_LEGACY) {
+        const auto elicit = R"({"method":"elicitation/create","params":{"message":"name?"}})";
+        must("the answer", contains(with.ask("call_tool ask_client", server.call_tool("ask_client", elicit)), "Grace"));
+        const auto sample = R"({"method":"sampling/createMessage"})";
+        must("the refusal", contains(with.ask("call_tool ask_client", server.call_tool("ask_client", sample)), "no model"));
+        return;
     }
+    const auto asked = with.await("call_tool ask", server.call_tool("ask"));
+    must("more input is wanted", (asked.flags & MCP_SUPERVISED_FLAG_INPUT_REQUIRED) != 0, asked.body);
+    const std::string_view body = asked.body, key = "\"requestState\":";
+    const auto at = body.find(key) + key.size();
+    supervised::request_options options;
+    options.request_state = body.substr(at, body.find('"', at + 1) + 1 - at);
+    options.input_responses = R"({"name":{"action":"accept","content":{"name":"Grace"}}})";
+    must("the answer", contains(with.ask("call_tool ask again", server.call_tool("ask", "{}", options)), "Grace"));
 }
 
 void crash_and_recover(session &with) {
@@ -245,7 +261,7 @@ void end(session &with) {
 int main(int argc, char **argv) {
     session with = launch(argc, argv);
     ask_for_everything(with);
-    ask_twice(with);
+    be_asked(with);
     crash_and_recover(with);
     end(with);
     std::printf("everything was seen\n");

@@ -11,7 +11,7 @@ import sys
 from typing import List
 
 import mcp_supervised
-from mcp_supervised import Event, Flag, Kind
+from mcp_supervised import Era, Event, Flag, Kind
 
 ticks = 0
 
@@ -64,6 +64,16 @@ async def ask_for_everything(server: mcp_supervised.Server) -> None:
     except mcp_supervised.Error as error:
         must("its name", error.name == "E_INVALID", error)
 
+
+async def be_asked(server: mcp_supervised.Server, era: int) -> None:
+    """A server may need to know more. Today it says so as a result: the answers go with the same question, and with the state that
+    came. Servers of older revisions ask back, which on_request answers."""
+    if era == Era.LEGACY:
+        answer = await server.call_tool("ask_client", {"method": "elicitation/create", "params": {"message": "name?"}})
+        must("the answer", "Grace" in text_of(answer), answer)
+        refusal = await server.call_tool("ask_client", {"method": "sampling/createMessage"})
+        must("the refusal", "no model" in text_of(refusal), refusal)
+        return
     asked = await server.call_tool("ask")
     must("more input is wanted", asked.input_required, asked)
     again = await server.call_tool(
@@ -72,6 +82,13 @@ async def ask_for_everything(server: mcp_supervised.Server) -> None:
         request_state=asked.json()["requestState"],
     )
     must("the answer", text_of(again) == "hello Grace", again)
+
+
+async def on_request(method: str, params: object) -> object:
+    if method != "elicitation/create":
+        raise mcp_supervised.Refusal(-1, "no model here")
+    await asyncio.sleep(0.001)  # as if somebody had to be asked
+    return {"action": "accept", "content": {"name": "Grace"}}
 
 
 async def crash_and_recover(server: mcp_supervised.Server, seen: "asyncio.Queue[Event]") -> None:
@@ -95,7 +112,7 @@ async def crash_and_recover(server: mcp_supervised.Server, seen: "asyncio.Queue[
             must("why", event.exit_code == 7 and bool(event.flags & Flag.WILL_RECONNECT), event)
         if event.kind == Kind.RECONNECT:
             break
-    must("the order", [kind for kind in kinds if kind != "READY"] == ["DRAIN", "CLOSE", "RECONNECT"], kinds)
+    must("the order", kinds == ["DRAIN", "CLOSE", "RECONNECT"], kinds)
     print(f"replaced: pid {server.pid} after {first}")
     must("another process", text_of(await server.call_tool("pid")) == str(server.pid) != first)
 
@@ -124,9 +141,20 @@ async def main() -> None:
     seen: "asyncio.Queue[Event]" = asyncio.Queue()
     async with mcp_supervised.Host() as host:
         command = sys.argv[1:] or ["mcp-supervised-demo-server"]
-        server = host.add(*command, client_info=("python-host", "1.0"), restart=(3, 0.05, 60), on_event=seen.put_nowait)
+        server = host.add(
+            *command,
+            client_info=("python-host", "1.0"),
+            client_capabilities={"elicitation": {}, "sampling": {}},
+            restart=(3, 0.05, 60),
+            on_request=on_request,
+            on_event=seen.put_nowait,
+        )
         server.start()
+        while (ready := await seen.get()).kind == Kind.LOG:
+            pass
+        must("READY", ready.kind == Kind.READY and ready.pid == server.pid, ready)
         await ask_for_everything(server)
+        await be_asked(server, ready.era)
         await crash_and_recover(server, seen)
         server.close()
         await server.closed()

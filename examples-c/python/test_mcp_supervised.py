@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import json
 import os
 import signal
 import tempfile
@@ -12,7 +13,7 @@ import unittest
 from typing import Any, List
 
 import mcp_supervised
-from mcp_supervised import Error, Event, Flag, Host, Kind, Mode, Raw, RequestError, State
+from mcp_supervised import Era, Error, Event, Flag, Host, Kind, Mode, Raw, RequestError, State
 
 SERVER = os.environ.get("MCP_SUPERVISED_DEMO_SERVER", "mcp-supervised-demo-server")
 
@@ -190,6 +191,90 @@ class Test(unittest.IsolatedAsyncioTestCase):
                 await server.call_tool("crash")
             self.assertEqual(await child.wait(), code)
             await self.until(lambda: server.state == State.RUNNING)
+
+
+class OlderServers(Test):
+    """Servers of revisions before 2026-07-28: the handshake, emulation, and questions to the client."""
+
+    CAN = {"elicitation": {}, "sampling": {}}
+    ELICIT = {"method": "elicitation/create", "params": {"message": "name?"}}
+
+    def start(self, *args: str, **options: Any) -> mcp_supervised.Server:
+        return super().start(*args, "--legacy", "2025-11-25", client_capabilities=self.CAN, **options)
+
+    # What Test has runs here as well, with older servers, but for the record of what was written, and for a flood that the demo
+    # server keeps for streams of today.
+    test_typed_calls = None  # type: ignore[assignment]
+    test_a_slow_reader_holds_the_server_back = None  # type: ignore[assignment]
+
+    async def test_what_the_library_makes(self) -> None:
+        seen: List[Event] = []
+        server = self.start(on_event=seen.append)
+        found = await server.discover()
+        self.assertTrue(found.flags & Flag.EMULATED)
+        self.assertIn("tools", found.json()["capabilities"])
+        self.assertEqual([(e.kind, e.era, e.payload) for e in seen], [(Kind.READY, Era.LEGACY, b"2025-11-25")])
+        stream = server.listen(uris=["mem://counter"])
+        acknowledged = await stream.__anext__()
+        self.assertTrue(acknowledged.flags & Flag.EMULATED)
+        await server.call_tool("bump")
+        updated = await stream.__anext__()
+        self.assertEqual((updated.method, updated.json()["uri"]), ("notifications/resources/updated", "mem://counter"))
+        with self.assertRaises(RequestError):
+            await server.call_tool("crash")
+        await self.until(lambda: server.state == State.RUNNING)
+        self.assertTrue((await stream.__anext__()).flags & Flag.EMULATED)
+        await server.call_tool("bump")
+        self.assertEqual((await stream.__anext__()).method, "notifications/resources/updated")
+
+    async def test_questions(self) -> None:
+        async def ask(on_request: Any) -> Any:
+            server = self.start(on_request=on_request)
+            answer = text_of(await server.call_tool("ask_client", self.ELICIT))
+            server.close()
+            await server.closed()
+            return json.loads(answer)
+
+        def broken(method: str, params: Any) -> Any:
+            raise KeyError(method)
+
+        def refuses(method: str, params: Any) -> Any:
+            raise mcp_supervised.Refusal(-7, "no \"names\"", {"why": [1]})
+
+        async def answers(method: str, params: Any) -> Any:
+            await asyncio.sleep(0)
+            return {"action": "accept", "content": {"asked": params["message"]}}
+
+        answer = await ask(answers)
+        self.assertEqual(answer["result"], {"action": "accept", "content": {"asked": "name?"}})
+        answer = await ask(refuses)
+        self.assertEqual(answer["error"], {"code": -7, "message": "no \"names\"", "data": {"why": [1]}})
+        self.assertEqual((await ask(None))["error"]["code"], -32601)
+        self.assertEqual(self.problems, [])
+        # What is no answer is told to the server and to the loop.
+        for wrong in (broken, lambda method, params: [1], lambda method, params: {1: object()}):
+            self.assertEqual((await ask(wrong))["error"]["code"], -32603)
+            self.assertEqual(len(self.problems), 1)
+            self.problems.clear()
+
+    async def test_an_answer_for_a_dead_server(self) -> None:
+        asked, die = asyncio.Event(), asyncio.Event()
+
+        async def answers(method: str, params: Any) -> Any:
+            asked.set()
+            await die.wait()
+            return {"action": "decline"}
+
+        server = self.start(on_request=answers)
+        lost = asyncio.ensure_future(server.call_tool("ask_client", self.ELICIT))
+        await asked.wait()
+        os.kill(server.pid, signal.SIGKILL)
+        with self.assertRaises(RequestError):
+            await lost
+        await self.until(lambda: server.state == State.RUNNING)
+        die.set()
+        await self.until(lambda: not server._answers)
+        self.assertEqual(text_of(await server.call_tool("echo", {"message": "goes on"})), "goes on")
 
 
 class ManualClock(unittest.IsolatedAsyncioTestCase):

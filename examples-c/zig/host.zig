@@ -54,6 +54,8 @@ const Host = struct {
         const name = "zig-host";
         const version = "1.0";
         _ = try host.check("client_info", c.mcp_supervised_spec_client_info(spec, name, name.len, version, version.len));
+        const can = "{\"elicitation\":{},\"sampling\":{}}";
+        _ = try host.check("client_capabilities", c.mcp_supervised_spec_client_capabilities(spec, can, can.len));
         _ = try host.check("restart", c.mcp_supervised_spec_restart(spec, 3, 50, 60_000));
         _ = try host.check("add", c.mcp_supervised_add(host.handle, spec, 0, &host.server));
         _ = try host.check("start", c.mcp_supervised_start(host.handle, host.server));
@@ -95,6 +97,22 @@ const Host = struct {
         return &host.ready[0];
     }
 
+    /// Whether that event is a question of the server, which is answered then. Servers of older revisions ask back.
+    fn answer(host: *Host, event: *const c.mcp_supervised_event) Error!bool {
+        if (event.kind != c.MCP_SUPERVISED_EVENT_MESSAGE) return false;
+        if (event.message_kind != c.MCP_SUPERVISED_MESSAGE_REQUEST or event.request == 0) return false;
+        const result = "{\"action\":\"accept\",\"content\":{\"name\":\"Grace\"}}";
+        const why = "no model here";
+        if (std.mem.eql(u8, slice(event.method, event.method_len), "elicitation/create")) {
+            const status = c.mcp_supervised_respond(host.handle, host.server, event.request, result, result.len);
+            _ = try host.check("respond", status);
+        } else {
+            const status = c.mcp_supervised_respond_error(host.handle, host.server, event.request, -1, why, why.len, null, 0);
+            _ = try host.check("respond_error", status);
+        }
+        return true;
+    }
+
     /// The next event of that kind; what comes before it does not matter.
     fn await_kind(host: *Host, kind: c_uint) Error!*const c.mcp_supervised_event {
         while (true) {
@@ -107,6 +125,7 @@ const Host = struct {
     fn await_end(host: *Host, id: u64) Error!*const c.mcp_supervised_event {
         while (true) {
             const event = try host.next();
+            if (try host.answer(event)) continue;
             if (event.request == id and event.flags & c.MCP_SUPERVISED_FLAG_COMPLETE != 0) return event;
         }
     }
@@ -151,11 +170,19 @@ pub fn main() !void {
     try host.launch(command);
     const first = try host.check("pid", c.mcp_supervised_pid(host.handle, host.server));
 
+    const era = (try host.await_kind(c.MCP_SUPERVISED_EVENT_READY)).era;
     const tools = try host.ask(c.MCP_SUPERVISED_METHOD_TOOLS_LIST, "{}");
     try must(contains(tools, "\"name\":\"echo\""), "tools", tools);
     const call = c.MCP_SUPERVISED_METHOD_TOOLS_CALL;
     const echo = try host.ask(call, "{\"name\":\"echo\",\"arguments\":{\"message\":\"hello\"}}");
     try must(contains(echo, "\"text\":\"hello\""), "echo", echo);
+    if (era == c.MCP_SUPERVISED_ERA_LEGACY) {
+        const elicit = "{\"name\":\"ask_client\",\"arguments\":{\"method\":\"elicitation/create\",\"params\":{\"message\":\"name?\"}}}";
+        const answer = try host.ask(call, elicit);
+        try must(contains(answer, "Grace"), "the answer", answer);
+        const refusal = try host.ask(call, "{\"name\":\"ask_client\",\"arguments\":{\"method\":\"sampling/createMessage\"}}");
+        try must(contains(refusal, "no model"), "the refusal", refusal);
+    }
     const stream = try host.listen("{\"toolsListChanged\":true}");
     try host.notification(stream, "notifications/subscriptions/acknowledged");
 

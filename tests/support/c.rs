@@ -91,14 +91,43 @@ impl CHost {
     }
 
     /// Runs it to its end; one that hangs is killed.
-    pub fn run(self) -> Ran {
-        self.run_and(|| {})
+    pub fn run(mut self) -> Ran {
+        self.run_once()
     }
 
-    /// The same, with a look at its directory before that goes.
+    /// The same, and if it was a success, a look at its directory before that goes.
     pub fn run_and(mut self, look: impl FnOnce()) -> Ran {
+        let ran = self.run_once();
+        if ran.status.success() {
+            look();
+        }
+        ran
+    }
+
+    /// Runs it once for each list of further arguments; each run must be a success. Their outputs.
+    pub fn succeeds_with(mut self, variants: &[&[&str]]) -> Vec<String> {
+        let mut outputs = Vec::new();
+        for arguments in variants {
+            let mut command = Command::new(self.command.get_program());
+            command.args(self.command.get_args()).args(*arguments);
+            command.envs(self.command.get_envs().map(|(name, value)| (name, value.unwrap_or_default())));
+            if let Some(dir) = self.command.get_current_dir() {
+                command.current_dir(dir);
+            }
+            let plain = std::mem::replace(&mut self.command, command);
+            let Ran { status, output } = self.run_once();
+            assert!(status.success(), "{} {arguments:?} failed ({status}):\n{output}", self.source.display());
+            outputs.push(output);
+            self.command = plain;
+        }
+        outputs
+    }
+
+    fn run_once(&mut self) -> Ran {
         // A file takes everything and has no end to wait for: a server that is left behind cannot hold the test.
-        let mut output = File::options().read(true).append(true).create(true).open(self.dir.join("output")).unwrap();
+        let path = self.dir.join("output");
+        let _ = fs::remove_file(&path);
+        let mut output = File::options().read(true).append(true).create(true).open(path).unwrap();
         let mut child = self
             .command
             .stdin(Stdio::null())
@@ -113,9 +142,6 @@ impl CHost {
         output.read_to_end(&mut bytes).unwrap();
         let output = String::from_utf8_lossy(&bytes).into_owned();
         assert!(in_time, "{} hangs; it had written:\n{output}", self.source.display());
-        if status.success() {
-            look();
-        }
         Ran { status, output }
     }
 

@@ -58,8 +58,10 @@ func run(command []string) (err error) {
 		Command:    command[0],
 		Args:       command[1:],
 		ClientName: "go-host", ClientVersion: "1.0",
-		Restart: &supervised.Restart{Max: 3, Delay: 50 * time.Millisecond, Window: time.Minute},
-		OnEvent: func(event *supervised.Event) { seen <- event },
+		Restart:            &supervised.Restart{Max: 3, Delay: 50 * time.Millisecond, Window: time.Minute},
+		ClientCapabilities: map[string]any{"elicitation": map[string]any{}, "sampling": map[string]any{}},
+		OnEvent:            func(event *supervised.Event) { seen <- event },
+		OnRequest:          onRequest,
 	})
 	if err != nil {
 		return err
@@ -67,8 +69,13 @@ func run(command []string) (err error) {
 	if err := server.Start(); err != nil {
 		return err
 	}
+	ready := <-seen
+	for ready.Kind == supervised.Log {
+		ready = <-seen
+	}
+	must(ready.Kind == supervised.Ready, "Ready", ready)
 	askForEverything(ctx, server)
-	askTwice(ctx, server)
+	beAsked(ctx, server, ready.Era)
 	askAtOnce(ctx, server)
 	crashAndRecover(ctx, server, seen)
 	if err := server.Close(); err != nil {
@@ -94,6 +101,13 @@ func said(result *supervised.Result, err error) string {
 	err = result.Decode(&body)
 	must(err == nil && len(body.Content) == 1, "the answer of a tool", string(result.Body))
 	return body.Content[0].Text
+}
+
+func onRequest(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	if method != "elicitation/create" {
+		return nil, &supervised.RemoteError{Code: -1, Body: []byte(`{"message":"no model here"}`)}
+	}
+	return map[string]any{"action": "accept", "content": map[string]any{"name": "Grace"}}, nil
 }
 
 func askForEverything(ctx context.Context, server *supervised.Server) {
@@ -123,8 +137,17 @@ func askForEverything(ctx context.Context, server *supervised.Server) {
 	must(errors.As(err, &refused) && refused.Status == supervised.ETimeout, "too late", err)
 }
 
-// A server may need to know more. The answers go with the same question, and with the state that came.
-func askTwice(ctx context.Context, server *supervised.Server) {
+// A server may need to know more. Today it says so as a result: the answers go with the same question, and with the state that came.
+// Servers of older revisions ask back, which OnRequest answers.
+func beAsked(ctx context.Context, server *supervised.Server, era supervised.Era) {
+	if era == supervised.LegacyEra {
+		elicit := map[string]any{"method": "elicitation/create", "params": map[string]any{"message": "name?"}}
+		answer := said(server.CallTool(ctx, "ask_client", elicit))
+		must(strings.Contains(answer, "Grace"), "the answer", answer)
+		refusal := said(server.CallTool(ctx, "ask_client", map[string]any{"method": "sampling/createMessage"}))
+		must(strings.Contains(refusal, "no model"), "the refusal", refusal)
+		return
+	}
 	first, err := server.CallTool(ctx, "ask", nil)
 	must(err == nil && first.Flags.Has(supervised.InputRequired), "more input is wanted", err)
 	var body struct{ RequestState string }

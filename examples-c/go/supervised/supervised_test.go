@@ -457,3 +457,115 @@ func TestTypedCalls(t *testing.T) {
 		t.Errorf("%v, %d lines", err, strings.Count(string(lines), "\n"))
 	}
 }
+
+// Servers of revisions before 2026-07-28: the handshake, emulation, and questions to the client.
+func older(t *testing.T, host *Host, onRequest func(context.Context, string, json.RawMessage) (any, error)) *Server {
+	t.Helper()
+	spec := demo(t, "--legacy", "2025-11-25")
+	spec.ClientCapabilities = args{"elicitation": args{}}
+	spec.OnRequest = onRequest
+	return start(t, host, spec)
+}
+
+func TestOlderServers(t *testing.T) {
+	ctx, host := newHost(t)
+	server := older(t, host, nil)
+	result, err := server.Discover(ctx)
+	if err != nil || !result.Flags.Has(Emulated) {
+		t.Error(err, result)
+	}
+	stream, err := server.Listen(Filter{URIs: []string{"mem://counter"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for life := 1; life <= 2; life++ {
+		acknowledged, err := stream.Next(ctx)
+		if err != nil || !acknowledged.Flags.Has(Emulated) {
+			t.Fatal(life, err)
+		}
+		if _, err := server.CallTool(ctx, "bump", nil); err != nil {
+			t.Fatal(life, err)
+		}
+		if updated, err := stream.Next(ctx); err != nil || updated.Method != "notifications/resources/updated" {
+			t.Fatal(life, err)
+		}
+		if life == 1 {
+			server.CallTool(ctx, "crash", nil)
+		}
+	}
+}
+
+func TestQuestions(t *testing.T) {
+	ctx, host := newHost(t)
+	elicit := args{"method": "elicitation/create", "params": args{"message": "name?"}}
+	for name, c := range map[string]struct {
+		onRequest func(context.Context, string, json.RawMessage) (any, error)
+		want      string
+	}{
+		"an answer": {
+			func(_ context.Context, method string, params json.RawMessage) (any, error) {
+				return args{"action": "accept", "content": args{"asked": params}}, nil
+			},
+			`{"result":{"action":"accept","content":{"asked":{"message":"name?"}}}}`,
+		},
+		"a refusal": {
+			func(context.Context, string, json.RawMessage) (any, error) {
+				return nil, &RemoteError{Code: -7, Body: []byte(`{"message":"no \"names\"","data":[1]}`)}
+			},
+			`{"error":{"code":-7,"data":[1],"message":"no \"names\""}}`,
+		},
+		"a failure": {
+			func(context.Context, string, json.RawMessage) (any, error) { return nil, errors.New("broken") },
+			`{"error":{"code":-32603,"message":"broken"}}`,
+		},
+		"nobody": {nil, `{"error":{"code":-32601,"message":"this client does not answer elicitation/create"}}`},
+		"nonsense": {
+			func(context.Context, string, json.RawMessage) (any, error) { return json.RawMessage("[1]"), nil },
+			`"code":-32603`,
+		},
+	} {
+		server := older(t, host, c.onRequest)
+		result, err := server.CallTool(ctx, "ask_client", elicit)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var body struct{ Content []struct{ Text string } }
+		if err := result.Decode(&body); err != nil || !strings.Contains(body.Content[0].Text, c.want) {
+			t.Errorf("%s: %s", name, result.Body)
+		}
+	}
+}
+
+// The server dies while its question is being thought about: the context ends, and the answer goes nowhere.
+func TestAnswerForADeadServer(t *testing.T) {
+	ctx, host := newHost(t)
+	asked, ended := make(chan struct{}), make(chan error, 1)
+	server := older(t, host, func(life context.Context, _ string, _ json.RawMessage) (any, error) {
+		close(asked)
+		select {
+		case <-life.Done():
+		case <-ctx.Done():
+		}
+		ended <- life.Err()
+		return args{"action": "decline"}, nil
+	})
+	lost := make(chan error, 1)
+	go func() {
+		_, err := server.CallTool(ctx, "ask_client", args{"method": "elicitation/create", "params": args{"message": "name?"}})
+		lost <- err
+	}()
+	<-asked
+	server.CallTool(ctx, "crash", nil)
+	if err := <-ended; err != context.Canceled {
+		t.Error(err)
+	}
+	var failed *Error
+	if err := <-lost; !errors.As(err, &failed) || failed.Status != EClosed {
+		t.Error(err)
+	}
+	waitFor(t, "the replacement", func() bool { state, _ := server.State(); return state == Running })
+	if _, err := server.CallTool(ctx, "echo", args{"message": "goes on"}); err != nil {
+		t.Error(err)
+	}
+}
