@@ -14,12 +14,14 @@
 // What the calls mean, and which errors they have, is told by the comments of include/mcp_supervised.h at the C function of the
 // same name. JSON comes out as json.RawMessage, byte for byte as the server wrote it.
 //
-// Building needs CGO_CFLAGS with the directory of the header and CGO_LDFLAGS with that of the library, for example
+// Building needs CGO_LDFLAGS with the directory of the library, and, where the package does not lie in its repository, CGO_CFLAGS
+// with that of the header:
 //
 //	CGO_CFLAGS=-I/opt/mcp/include CGO_LDFLAGS='-L/opt/mcp/lib -Wl,-rpath,/opt/mcp/lib' go build
 package supervised
 
 /*
+#cgo CFLAGS: -I${SRCDIR}/../../../include
 #cgo LDFLAGS: -lmcp_supervised
 #include <stdlib.h>
 #include <mcp_supervised.h>
