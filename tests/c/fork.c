@@ -5,6 +5,7 @@
 #include "host.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 static mcp_supervised_peer peer;
 
@@ -141,7 +142,7 @@ static void with_a_child_that_lives_on(int it_frees) {
     OK(mcp_supervised_remove(host, peer));
 }
 
-static volatile int busy;
+static atomic_int busy;
 
 static void *drive_in_thread(void *unused) {
     mcp_supervised_event events[64];
