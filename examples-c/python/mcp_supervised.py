@@ -397,7 +397,7 @@ def _ms(seconds: float) -> int:
 class Stream:
     """Notifications that were asked for: ``async for event in stream``. It survives restarts of the server; each opening is
     acknowledged by a notification. It ends with StopAsyncIteration after a result of the server or ``cancel``, and otherwise
-    with RequestError or RemoteError."""
+    with RequestError, RemoteError or, when the host is freed, Error."""
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -405,6 +405,7 @@ class Stream:
         self._queue: "deque[Event]" = deque()
         self._news = asyncio.Event()
         self._end: Optional[Event] = None
+        self._failed: Optional[Error] = None
         self._cancelled = False
 
     def cancel(self, reason: str = "") -> None:
@@ -418,6 +419,8 @@ class Stream:
 
     async def __anext__(self) -> Event:
         while not self._queue:
+            if self._failed is not None:
+                raise self._failed
             if self._end is not None:
                 self._raise()
             self._news.clear()
@@ -695,6 +698,7 @@ class Host:
     def __init__(self, *, manual_clock: bool = False, log_level: Optional[LogLevel] = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._servers: Dict[int, Server] = {}
+        self._process = os.getpid()
         self._handle = _P()
         self._events = (_RawEvent * _EVENTS)()
         self._queued = self._waiting = 0
@@ -729,22 +733,36 @@ class Host:
         """Kills what still runs, within a second. Requests and streams that are under way end with E_BAD_HANDLE."""
         if not self._handle:
             return
-        if self._watched:
-            self._loop.remove_reader(self._fd)
-            self._watched = False
+        self._unwatch()
         status = _lib().free(self._handle)
         if status < 0:
             raise Error(status, "")
         self._handle = _P()
+        self._abandon(Error(-3, "the host was freed"))
+
+    def _unwatch(self) -> None:
+        # In the child of a fork the loop's epoll is that of the parent, who would lose sight of the descriptor.
+        if self._watched and self._process == os.getpid():
+            self._loop.remove_reader(self._fd)
+        self._watched = False
+
+    def _abandon(self, error: Error) -> None:
+        """Tells everybody who waits that nothing more comes."""
         for server in self._servers.values():
             for call in server._calls.values():
                 if not call.future.done():
-                    call.future.set_exception(Error(-3, "the host was freed"))
+                    call.future.set_exception(error)
                     call.future.exception()  # nobody may be left to look at it
             for stream in server._streams.values():
-                stream._cancelled = True
-                stream._end = _FREED
+                stream._failed = error
                 stream._news.set()
+            server._calls.clear()
+            server._streams.clear()
+            server._writable.set()
+            if not server._closed.done():
+                server._closed.set_result(None)
+        if not self._shut_down.done():
+            self._shut_down.set_result(None)
 
     async def shutdown(self, grace: float = 10) -> None:
         """Closes every server, kills what is left after ``grace`` seconds, and waits for the end."""
@@ -860,16 +878,22 @@ class Host:
         wanted = bool(self._handle) and (self._queued < _ENOUGH or self._waiting > 0)
         if wanted and not self._watched:
             self._loop.add_reader(self._fd, self._on_readable)
-        elif not wanted and self._watched:
-            self._loop.remove_reader(self._fd)
-        self._watched = wanted
+            self._watched = True
+        elif not wanted:
+            self._unwatch()
 
     def _taken(self) -> None:
         self._queued -= 1
         self._watch()
 
     def _on_readable(self) -> None:
-        count = self._call("poll", self._events, ctypes.sizeof(_RawEvent), _EVENTS, 0)
+        try:
+            count = self._call("poll", self._events, ctypes.sizeof(_RawEvent), _EVENTS, 0)
+        except Error as error:
+            # The handle is of no use any more, and its descriptor would call for ever.
+            self._unwatch()
+            self._abandon(error)
+            raise
         # Copied before anybody is told: a callback may call what ends the payloads.
         for event in [_copy(self._events[i]) for i in range(count)]:
             if event.kind == Kind.SHUTDOWN:
@@ -879,5 +903,3 @@ class Host:
                 self._servers[event.peer]._take(event)
         self._watch()
 
-
-_FREED = Event(Kind.ERROR, Flag(1), 0, 0, -3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b"the host was freed", "", b"", b"")

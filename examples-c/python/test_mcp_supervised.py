@@ -135,10 +135,46 @@ class Test(unittest.IsolatedAsyncioTestCase):
         self.host.free()
         with self.assertRaises(Error):
             await silent
-        with self.assertRaises(StopAsyncIteration):
+        with self.assertRaises(Error):
             await more
+        await server.closed()
         with self.assertRaises(Error):
             await server.list_tools()
+
+    async def test_a_poll_that_fails_ends_everything(self) -> None:
+        server = self.start()
+        stream = server.listen(tools=True)
+        await stream.__anext__()
+        calls = [server.call_tool("silent"), stream.__anext__(), server.closed(), self.host.shutdown()]
+        waiting = [asyncio.ensure_future(call) for call in calls]
+        await self.until(lambda: self.host._waiting == 1)
+        call = self.host._call
+
+        def broken(name: str, *arguments: Any) -> int:
+            if name == "poll":
+                raise Error(-15, "on purpose")
+            return call(name, *arguments)
+
+        self.host._call = broken  # type: ignore[method-assign]
+        self.host.wakeup()
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+        self.assertEqual([getattr(end, "name", end) for end in ended], ["E_IO", "E_IO", None, None])
+        self.assertEqual(len(self.problems), 1)
+        self.problems.clear()
+
+    async def test_a_forked_child_takes_nothing_along(self) -> None:
+        server = self.start()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                self.host.free()
+                status = 0
+            finally:
+                os._exit(status)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+        for n in range(10):
+            self.assertEqual(text_of(await server.call_tool("echo", {"message": str(n)})), str(n))
 
     async def test_a_slow_reader_holds_the_server_back(self) -> None:
         """While nobody waits for an answer, what is queued stays bounded; and nothing is lost."""
