@@ -296,25 +296,59 @@ fn the_package_for_go() {
 /// The command that runs the pinned Zig: words, of which the first is the program.
 const ZIG: &str = "MCP_SUPERVISED_TEST_ZIG";
 
+/// The words of that command, if it works.
+fn zig() -> Option<Vec<String>> {
+    let zig = std::env::var(ZIG).unwrap_or_else(|_| "zig".to_owned());
+    let words: Vec<String> = zig.split_whitespace().map(str::to_owned).collect();
+    let version: Vec<&str> = words[1..].iter().map(String::as_str).chain(["version"]).collect();
+    have(&words[0], &version).then_some(words)
+}
+
+fn zig_command(words: &[String]) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    command.env("ZIG_LOCAL_CACHE_DIR", cache("zig")).env("ZIG_GLOBAL_CACHE_DIR", cache("zig-global"));
+    command
+}
+
+/// Builds a source that lies in `dir`.
+fn build_zig(words: &[String], dir: &Path, file: &Path) -> PathBuf {
+    let program = dir.join("host");
+    let mut build = zig_command(words);
+    build.arg("build-exe").arg(file).args(["-lc", "-lmcp_supervised", "-I"]).arg(include_dir());
+    build.arg("-L").arg(dir).arg("-rpath").arg(dir).arg(format!("-femit-bin={}", program.display()));
+    run(&mut build);
+    program
+}
+
 #[test]
 fn a_host_in_zig() {
-    let zig = std::env::var(ZIG).unwrap_or_else(|_| "zig".to_owned());
-    let words: Vec<&str> = zig.split_whitespace().collect();
-    let version = [&words[1..], &["version"]].concat();
-    if !have(words[0], &version) {
-        return;
-    }
-    let text = fs::read_to_string(source("examples-c/zig/host.zig")).unwrap();
-    let is = run(Command::new(words[0]).args(&version));
+    let Some(words) = zig() else { return };
+    let file = source("examples-c/zig/host.zig");
+    let is = run(zig_command(&words).arg("version"));
+    let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains(&format!("Written for Zig {}.", is.trim())), "the host is not written for Zig {is}");
     let dir = library_dir();
-    let program = dir.join("host");
-    let mut build = Command::new(words[0]);
-    build.args(&words[1..]).args(["build-exe", "host.zig", "-lc", "-lmcp_supervised", "-I"]).arg(include_dir());
-    build.arg("-L").arg(&dir).arg("-rpath").arg(&dir).arg(format!("-femit-bin={}", program.display()));
-    build.arg("--cache-dir").arg(cache("zig")).arg("--global-cache-dir").arg(cache("zig-global"));
-    run(build.current_dir(source("examples-c/zig")));
-    sees_everything(CHost::from(dir, source("examples-c/zig/host.zig"), Command::new(program)));
+    let program = build_zig(&words, &dir, &file);
+    sees_everything(CHost::from(dir, file, Command::new(program)));
+}
+
+/// What README.md says of versions without `@cImport`.
+#[test]
+fn a_host_in_zig_by_a_translated_header() {
+    let Some(words) = zig() else { return };
+    let dir = library_dir();
+    let mut translate = zig_command(&words);
+    let header = run(translate.args(["translate-c", "-lc"]).arg(include_dir().join("mcp_supervised.h")));
+    fs::write(dir.join("c.zig"), header).unwrap();
+    let text = fs::read_to_string(source("examples-c/zig/host.zig")).unwrap();
+    let import = "@cImport(@cInclude(\"mcp_supervised.h\"))";
+    assert!(text.contains(import));
+    let file = dir.join("host.zig");
+    fs::write(&file, text.replace(import, "@import(\"c.zig\")")).unwrap();
+    let program = build_zig(&words, &dir, &file);
+    let output = CHost::from(dir, file, Command::new(program)).arg(demo_server()).succeeds();
+    assert_eq!(output.lines().last(), Some("everything was seen"), "{output}");
 }
 
 // ---- All together ----------------------------------------------------------------------------------------------------
