@@ -183,6 +183,17 @@ impl Spec {
         flags.iter().fold(Self::new(demo_server()).mode(MCP_SUPERVISED_MODE_MODERN), |spec, flag| spec.arg(flag))
     }
 
+    /// The demo server as one of the older revisions that ends itself when a rule of theirs is broken, in the default mode.
+    pub fn legacy(revision: &str, flags: &[&str]) -> Self {
+        let spec = Self::new(demo_server()).arg("--legacy").arg(revision).arg("--strict");
+        flags.iter().fold(spec, |spec, flag| spec.arg(flag))
+    }
+
+    /// The demo server in the default mode.
+    pub fn auto(flags: &[&str]) -> Self {
+        flags.iter().fold(Self::new(demo_server()), |spec, flag| spec.arg(flag))
+    }
+
     /// How long a life may take to begin.
     pub fn start_timeouts(self, probe_ms: u64, start_ms: u64) -> Self {
         // SAFETY: a live spec.
@@ -517,6 +528,20 @@ impl Host {
         let (at, len) = text!(reason);
         // SAFETY: a live handle and valid text.
         unsafe { mcp_supervised_cancel(self.handle, peer, request, at, len) }
+    }
+
+    /// Answers a request of the server.
+    pub fn respond(&mut self, peer: u64, token: u64, result: impl AsRef<[u8]>) -> i32 {
+        let (at, len) = text!(result);
+        // SAFETY: a live handle and valid text.
+        unsafe { mcp_supervised_respond(self.handle, peer, token, at, len) }
+    }
+
+    /// Answers a request of the server with an error.
+    pub fn respond_error(&mut self, peer: u64, token: u64, code: i64, message: &str, data: &str) -> i32 {
+        let ((at, len), (data, data_len)) = (text!(message), text!(data));
+        // SAFETY: a live handle and valid texts.
+        unsafe { mcp_supervised_respond_error(self.handle, peer, token, code, at, len, data, data_len) }
     }
 
     /// Polls until a request or stream completes, and gives that event.
