@@ -122,6 +122,21 @@ fn the_wrapper_in_cpp() {
     }
 }
 
+/// Zig is a Clang with a standard library of its own as well.
+#[test]
+fn the_wrapper_in_cpp_for_clang_and_its_library() {
+    let Some(words) = zig() else { return };
+    let dir = host_dir();
+    for (standard, file) in [("c++17", "tests/cpp/wrapper.cc"), ("c++20", "examples-c/cpp/host.cc")] {
+        let mut compiler = zig_command(&words);
+        compiler.args(["c++", &format!("-std={standard}"), "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion"]);
+        compiler.args(["-Wsign-conversion", "-Wshadow", "-Wextra-semi", "-fno-exceptions", "-fno-rtti", "-I"]);
+        compiler.arg(include_dir()).arg("-c").arg(source(file)).arg("-o").arg(dir.join("host.o"));
+        run(&mut compiler);
+    }
+    fs::remove_dir_all(dir).unwrap();
+}
+
 #[test]
 fn two_units_of_one_cpp_program_include_the_wrapper() {
     let dir = host_dir();
