@@ -228,7 +228,10 @@ class _Library:
 
     def __init__(self) -> None:
         path = os.environ.get("MCP_SUPERVISED_LIBRARY") or "libmcp_supervised.so.0"
-        library = ctypes.PyDLL(path)
+        try:
+            library = ctypes.PyDLL(path)
+        except OSError as error:
+            raise ImportError(f"{error}; MCP_SUPERVISED_LIBRARY names the file of the library") from error
         for name, (result, arguments) in _PROTOTYPES.items():
             function = getattr(library, "mcp_supervised_" + name)
             function.restype = result
