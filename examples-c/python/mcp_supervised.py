@@ -413,9 +413,14 @@ class Stream:
 
     def cancel(self, reason: str = "") -> None:
         """Ends the stream. What was queued can still be read."""
-        if self._end is None and not self._cancelled:
-            self._cancelled = True
+        if self._end is not None or self._failed is not None or self._cancelled:
+            return
+        self._cancelled = True
+        try:
             self._server._call("cancel", self.id, *_text(reason.encode()))
+        except Error as error:
+            if error.name != "E_NO_REQUEST":  # its end is on the way already
+                raise
 
     def __aiter__(self) -> "Stream":
         return self

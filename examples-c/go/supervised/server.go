@@ -211,8 +211,8 @@ func (s *Server) Request(ctx context.Context, method string, params any, options
 		select {
 		case <-waiting.news:
 		case <-ctx.Done():
-			// It completes all the same, with E_CANCELLED; nobody listens any more.
-			s.cancel(id, ctx.Err().Error())
+			// It completes all the same, with E_CANCELLED or with what came first; nobody listens any more.
+			_ = s.cancel(id, ctx.Err().Error())
 			return nil, ctx.Err()
 		}
 	}
@@ -334,7 +334,12 @@ func (st *Stream) Cancel() error {
 	if over {
 		return nil
 	}
-	return st.server.cancel(st.id, "")
+	err := st.server.cancel(st.id, "")
+	var refused *Error
+	if errors.As(err, &refused) && refused.Status == ENoRequest {
+		return nil // its end is on the way already
+	}
+	return err
 }
 
 // taken is called with the lock when an event has found its reader.
