@@ -6,6 +6,9 @@ mod c;
 #[path = "support/compiler.rs"]
 mod compiler;
 
+#[path = "support/recorded.rs"]
+mod recorded;
+
 use c::{CHost, compile};
 
 const POLL_LOOP: &str = "examples-c/poll_loop.c";
@@ -37,7 +40,8 @@ fn in_order<'a>(output: &'a str, wanted: &[&str]) -> Vec<&'a str> {
 
 #[test]
 fn l02_the_example_shows_its_steps_in_order() {
-    let output = compile(POLL_LOOP).arg(demo_server()).succeeds();
+    let command = recorded::command(demo_server());
+    let output = command.iter().fold(compile(POLL_LOOP), |host, word| host.arg(word)).succeeds();
     let behind = in_order(
         &output,
         &[

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use crate::support::{MCP_SUPERVISED_MODE_RAW, Spec, lives};
+use crate::support::{MCP_SUPERVISED_MODE_MODERN, MCP_SUPERVISED_MODE_RAW, Spec, demo_server, lives, recorded};
 
 /// How a server is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +41,25 @@ impl Way {
     }
 }
 
-/// The command of an installed server, `None` if nobody has installed it: `cargo test` alone needs nothing.
+/// An installed server in raw mode, `None` if nobody has installed it: `cargo test` alone needs nothing.
 pub fn installed(name: &str, way: Way) -> Option<Spec> {
+    Some(spec(&command(name, way)?).mode(MCP_SUPERVISED_MODE_RAW))
+}
+
+/// The same with the protocol client on, and with something between that records, if anything is to be recorded: for tests that
+/// do not look at the process.
+pub fn recorded_server(name: &str) -> Option<Spec> {
+    let tee = recorded::before_others(demo_server()).unwrap_or_default();
+    let tee = tee.into_iter().map(|word| word.into_bytes());
+    Some(spec(&tee.chain(command(name, Way::Direct)?).collect::<Vec<_>>()).mode(MCP_SUPERVISED_MODE_MODERN))
+}
+
+fn spec(command: &[Vec<u8>]) -> Spec {
+    command[1..].iter().fold(Spec::new(&command[0]), |spec, word| spec.arg(word))
+}
+
+/// The words of the command.
+fn command(name: &str, way: Way) -> Option<Vec<Vec<u8>>> {
     let Some(servers) = std::env::var_os("MCP_SUPERVISED_TEST_SERVERS").map(PathBuf::from) else {
         println!("skipped: run ./tests/all, which installs the real servers");
         return None;
@@ -55,10 +72,8 @@ pub fn installed(name: &str, way: Way) -> Option<Spec> {
         other => panic!("no server {other}"),
     };
     assert!(command[file].exists(), "{} is missing", command[file].display());
-    let words = way.prefix().iter().map(|word| word.as_bytes());
-    let mut words = words.chain(command.iter().map(|word| word.as_os_str().as_encoded_bytes()));
-    let spec = Spec::new(words.next().expect("a command has a program")).mode(MCP_SUPERVISED_MODE_RAW);
-    Some(words.fold(spec, |spec, word| spec.arg(word)))
+    let words = way.prefix().iter().map(|word| word.as_bytes().to_vec());
+    Some(words.chain(command.iter().map(|word| word.as_os_str().as_encoded_bytes().to_vec())).collect())
 }
 
 /// The living processes of a group, which has the number of its leader.

@@ -164,6 +164,12 @@ impl Peer {
         self.mind_flushed(ctx);
     }
 
+    /// Sets the deadline of the client to what it is by now, or drops it.
+    pub fn renew_client_deadline(&mut self, ctx: &mut Ctx<'_>) {
+        ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Client);
+        self.mind_client(ctx);
+    }
+
     /// Keeps the one deadline of the client no later than its earliest. One that turns out too early costs a turn; moving it
     /// with every request would cost more.
     pub(super) fn mind_client(&mut self, ctx: &mut Ctx<'_>) {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::caller::{SUBSCRIPTION, user_data};
 use super::ledger::{Asked, Ledger};
+use super::record::Recorder;
 use super::watch::Watch;
 use crate::core::client::Options;
 use crate::core::connection::{Action, ExitReport, Spawned, StdinReport};
@@ -63,6 +64,7 @@ pub struct ClientWorld {
     pub sup: Supervisor,
     pub now: Nanos,
     pub ledger: Ledger,
+    recorder: Recorder,
     pub spawns_fail: bool,
     id: PeerId,
     watch: Watch,
@@ -86,6 +88,7 @@ impl ClientWorld {
             sup,
             now: ms(1_000),
             ledger: Ledger::default(),
+            recorder: Recorder::default(),
             spawns_fail: false,
             id,
             watch: Watch::new(policy.clone()),
@@ -192,6 +195,9 @@ impl ClientWorld {
         };
         let (state, now, id) = (self.state(), self.now, self.id);
         let answer = self.sup.request(now, id, method, params.as_bytes(), &options);
+        if options.meta_verbatim {
+            self.recorder.is_verbatim(self.ledger.next_id());
+        }
         let asked = Asked { is_stream: false, survives: survives && self.policy.client.retry, options };
         self.ledger.answered(state, self.life(), now, asked, &answer);
         self.refused(&answer);
@@ -361,7 +367,9 @@ impl ClientWorld {
         }
         for byte in process.pipe.drain(..count) {
             if byte == b'\n' {
-                let line: Value = serde_json::from_slice(&std::mem::take(&mut process.part)).unwrap();
+                let line = std::mem::take(&mut process.part);
+                self.recorder.line(&line);
+                let line: Value = serde_json::from_slice(&line).unwrap();
                 if !line["id"].is_null() && !process.gone {
                     process.asked.push(line);
                 }
