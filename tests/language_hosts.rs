@@ -110,9 +110,11 @@ fn a_host_in_cpp() {
 
 #[test]
 fn the_wrapper_in_cpp() {
-    // With a standard library that checks, and with exceptions, which nobody needs and nobody has to switch off.
-    let with_exceptions = ["-fexceptions".to_owned(), "-D_GLIBCXX_ASSERTIONS".to_owned()];
-    for (standard, options) in [("c++17", &[][..]), ("c++20", &with_exceptions[..])] {
+    // With a standard library that checks, and with exceptions, which nobody needs and nobody has to switch off; and with
+    // sanitizers that see every access and every leak of the host.
+    let with_exceptions = ["-fexceptions", "-D_GLIBCXX_ASSERTIONS"].map(str::to_owned);
+    let sanitized = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"].map(str::to_owned);
+    for (standard, options) in [("c++17", &[][..]), ("c++20", &with_exceptions[..]), ("c++20", &sanitized[..])] {
         let host = compile_by(cpp(standard), &["tests/cpp/wrapper.cc"], options);
         let dir = host_dir();
         let record = dir.join("record");
