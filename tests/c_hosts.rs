@@ -6,6 +6,9 @@ mod c;
 #[path = "support/compiler.rs"]
 mod compiler;
 
+#[path = "support/recorded.rs"]
+mod recorded;
+
 use std::path::Path;
 
 use c::{CHost, compile};
@@ -39,7 +42,8 @@ fn in_order<'a>(output: &'a str, wanted: &[&str]) -> Vec<&'a str> {
 
 #[test]
 fn l02_the_example_shows_its_steps_in_order() {
-    let output = compile(POLL_LOOP).arg(demo_server()).succeeds();
+    let command = recorded::command(demo_server());
+    let output = command.iter().fold(compile(POLL_LOOP), |host, word| host.arg(word)).succeeds();
     let behind = in_order(
         &output,
         &[

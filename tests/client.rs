@@ -45,7 +45,11 @@ fn r01_every_method_and_an_error_come_back() {
         ("resources/read", json!({"uri": "mem://counter"}), "contents"),
         ("prompts/list", json!({}), "prompts"),
         ("prompts/get", json!({"name": "greet", "arguments": {"name": "Ada"}}), "messages"),
-        ("completion/complete", json!({"argument": {"name": "name", "value": "A"}}), "completion"),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "A"}}),
+            "completion",
+        ),
     ]
     .map(|(method, params, key)| (host.ask(peer, method, params), key));
     for (id, key) in asked {
@@ -69,7 +73,9 @@ fn r01_every_method_and_an_error_come_back() {
 fn r01_what_the_server_reads() {
     let dir = Scratch::new();
     let mut host = Host::new();
+    // The `_meta` of a proxied request is of no revision.
     let spec = Spec::modern(&["--record", &dir.name("record")])
+        .judged(Judged::Envelope)
         .client_info("host", "1.2")
         .capabilities(r#"{"elicitation":{"form":{}}}"#)
         .server_log_level("warning");

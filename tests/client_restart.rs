@@ -30,7 +30,10 @@ fn readers() -> [(&'static str, Value); 8] {
         ("resources/list", json!({})),
         ("resources/templates/list", json!({})),
         ("resources/read", json!({"uri": "mem://counter", "_meta": {"x": [1, 2]}})),
-        ("completion/complete", json!({"argument": {"name": "name", "value": "A"}})),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "A"}}),
+        ),
     ]
 }
 
@@ -62,7 +65,9 @@ fn t01_t02_what_only_reads_is_sent_again_byte_for_byte_and_nothing_else() {
         }
         flags.extend(["--mute", "vendor/x", "--in-life", "2", "--record", second.as_str()]);
         let mut host = Host::new();
-        let spec = Spec::modern(&flags).restart(3, 1, 60_000).client_info("h", "1").server_log_level("info");
+        // A state that is null is none, though the revision has no such thing.
+        let spec = Spec::modern(&flags).judged(Judged::Stamped).restart(3, 1, 60_000);
+        let spec = spec.client_info("h", "1").server_log_level("info");
         let peer = host.launch(&if retry { spec.retry() } else { spec });
         let never = [
             host.ask_tool(peer, "silent", json!({})),

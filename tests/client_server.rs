@@ -43,7 +43,8 @@ fn r07_what_the_server_lacks_is_refused_once_it_has_said_so() {
     let mut host = Host::new();
     let capabilities = r#"{"prompts":{},"resources":null}"#;
     let flags = ["--capabilities", capabilities, "--record", &dir.name("record")];
-    let peer = host.launch(&Spec::modern(&flags).restart(3, 1, 60_000));
+    // One line is a notification with the name of a request.
+    let peer = host.launch(&Spec::modern(&flags).judged(Judged::Stamped).restart(3, 1, 60_000));
     assert_eq!(host.server_capabilities(peer), (String::new(), false));
     assert_eq!(host.server_info(peer), (String::new(), false));
     // Before it was asked nobody knows, and afterwards what was accepted stays accepted.

@@ -5,7 +5,7 @@
 mod installed;
 mod support;
 
-use installed::{Way, installed};
+use installed::{Way, installed, recorded_server};
 use serde_json::{Value, json};
 use std::time::Instant;
 use support::watch::signal;
@@ -17,8 +17,16 @@ const PROGRESS: &[u8] = b"notifications/progress";
 
 /// The server with the protocol client on.
 fn modern(name: &str) -> Option<Spec> {
-    let spec = installed(name, Way::Direct)?.mode(MCP_SUPERVISED_MODE_MODERN);
-    Some(spec.restart(3, 10, 60_000).client_info("mcp-supervised-tests", "1.0"))
+    Some(usual(recorded_server(name)?))
+}
+
+/// The same without anything between, for what is about the process that the library has started.
+fn direct(name: &str) -> Option<Spec> {
+    Some(usual(installed(name, Way::Direct)?.mode(MCP_SUPERVISED_MODE_MODERN)))
+}
+
+fn usual(spec: Spec) -> Spec {
+    spec.restart(3, 10, 60_000).client_info("mcp-supervised-tests", "1.0")
 }
 
 /// Calls a tool and waits for its answer.
@@ -110,7 +118,7 @@ fn stream_survives(name: &str) {
 
 /// What was in flight at the kill: a listing is answered by the replacement under its id, a call fails once.
 fn retried(name: &str) {
-    let Some(spec) = modern(name) else { return };
+    let Some(spec) = direct(name) else { return };
     let mut host = Host::new();
     let peer = host.launch(&spec.retry());
     let read = host.ask_tool(peer, "sleep", json!({"ms": 600_000}));
@@ -261,7 +269,7 @@ fn r09_ts2_does_not_ask_a_client_that_cannot_answer() {
 
 #[test]
 fn s04_ts2_ends_its_streams_when_it_is_told_to_go() {
-    let Some(spec) = modern("ts2") else { return };
+    let Some(spec) = direct("ts2") else { return };
     let mut host = Host::new();
     let peer = host.launch(&spec.arg("--graceful"));
     let streams = [host.listen(peer, both(), 1), host.listen(peer, json!({"toolsListChanged": true}), 2)];

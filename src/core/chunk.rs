@@ -37,12 +37,13 @@ impl Pool {
         self.take_spare(bytes).unwrap_or_else(|| vec![0; bytes])
     }
 
-    /// A larger buffer that is there already, if one is large enough.
+    /// A larger buffer that is there already, if one is large enough. Of several alike the one that was given back last: it may
+    /// still be in the processor's cache.
     pub fn take_spare(&self, bytes: usize) -> Option<Vec<u8>> {
         let mut large = self.large.borrow_mut();
-        let fits = large.iter().enumerate().filter(|(_, buffer)| buffer.len() >= bytes);
+        let fits = large.iter().enumerate().rev().filter(|(_, buffer)| buffer.len() >= bytes);
         let at = fits.min_by_key(|(_, buffer)| buffer.len())?.0;
-        Some(large.swap_remove(at))
+        Some(large.remove(at))
     }
 
     /// Takes a buffer back.

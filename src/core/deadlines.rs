@@ -105,9 +105,15 @@ impl Deadlines {
         self.rows.iter().take_while(move |row| row.0 <= now).filter(move |row| row.2 == timer).map(|row| row.1)
     }
 
+    /// The slots that have a deadline of that kind.
+    pub fn slots_with(&self, timer: Timer) -> Vec<u32> {
+        self.rows.iter().filter(|row| row.2 == timer).map(|row| row.1).collect()
+    }
+
     /// Takes the earliest deadline that is due at `now`. Its peer still has it in its own table, and clears it there.
     pub fn take_due(&mut self, now: Nanos) -> Option<(u32, Timer)> {
-        let row = *self.rows.first().filter(|row| row.0 <= now)?;
+        self.first.filter(|at| *at <= now)?;
+        let row = *self.rows.first()?;
         self.rows.remove(&row);
         self.note_first();
         Some((row.1, row.2))

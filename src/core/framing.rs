@@ -14,7 +14,7 @@ use std::rc::Rc;
 use super::batch::Batch;
 use super::chunk::{Chunk, Pool, READ_BYTES};
 use super::queue::SMALL;
-use crate::scan::{self, Encoding};
+use crate::scan::{self, LineSearch, Seen};
 
 /// Least room offered to a read, so that a line that crosses buffers is not fetched in crumbs.
 const LEAST_ROOM: usize = 16 << 10;
@@ -24,6 +24,9 @@ const LEAST_ROOM_IN_LONG: usize = READ_BYTES;
 
 /// The longest line that is expected to be followed by another one of its length.
 const MOST_EXPECTED: usize = 4 << 20;
+
+/// Lines that have no more bytes together do not keep the buffer that they were read into.
+const SMALL_LINES_BYTES: usize = 8 << 10;
 
 /// The longest part of a line that is kept by itself; copying a longer one to and fro would cost more than it saves.
 const PARKED_BYTES: usize = 16 << 10;
@@ -40,7 +43,7 @@ pub struct Frame {
 struct Line {
     start: u32,
     end: u32,
-    ascii: bool,
+    seen: Seen,
 }
 
 impl Frame {
@@ -48,7 +51,10 @@ impl Frame {
     pub fn made(mut line: Vec<u8>) -> Self {
         let end = line.len() as u32;
         line.push(0);
-        Self { chunk: Chunk::freeze(line, &Pool::new(), &Rc::default()), line: Line { start: 0, end, ascii: false } }
+        Self {
+            chunk: Chunk::freeze(line, &Pool::new(), &Rc::default()),
+            line: Line { start: 0, end, seen: Seen::NOTHING },
+        }
     }
 
     /// The bytes of the line.
@@ -56,9 +62,9 @@ impl Frame {
         &self.chunk.bytes()[self.line.start as usize..self.line.end as usize]
     }
 
-    /// What is known of them.
-    pub fn encoding(&self) -> Encoding {
-        if self.line.ascii { Encoding::Ascii } else { Encoding::Unknown }
+    /// What was seen of them on the way to the line's end.
+    pub fn seen(&self) -> Seen {
+        self.line.seen
     }
 
     /// The bytes of the line and the NUL behind them.
@@ -88,10 +94,8 @@ pub struct Framer {
     filled: usize,
     /// The unended line instead of `open`, while nothing more is there to be read: it keeps only its bytes.
     parked: Vec<u8>,
-    /// Up to here no LF was found.
-    searched: usize,
-    /// Whether all bytes up to there are ASCII.
-    part_is_ascii: bool,
+    /// The search for the end of that line.
+    search: LineSearch,
     /// The last buffer in which lines ended, while some of them were not handed out.
     chunk: Option<Rc<Chunk>>,
     lines: VecDeque<Line>,
@@ -113,8 +117,7 @@ impl Framer {
             open: None,
             filled: 0,
             parked: Vec::new(),
-            searched: 0,
-            part_is_ascii: true,
+            search: LineSearch::default(),
             chunk: None,
             lines: VecDeque::new(),
             batch: None,
@@ -203,7 +206,7 @@ impl Framer {
             && !self.too_long
             && let Some(buffer) = self.open.take()
         {
-            self.note_line(&buffer, 0, left, self.part_is_ascii);
+            self.note_line(&buffer, 0, left, self.search.seen());
             self.freeze(buffer);
         }
         self.release();
@@ -233,7 +236,7 @@ impl Framer {
             *batch = None;
         }
         let chunk = Chunk::freeze(bytes, &self.pool, &self.pinned);
-        Some(Frame { chunk, line: Line { start: 0, end, ascii: false } })
+        Some(Frame { chunk, line: Line { start: 0, end, seen: Seen::NOTHING } })
     }
 
     /// Whether traffic has left more room here than one without traffic needs.
@@ -273,30 +276,20 @@ impl Framer {
             return;
         };
         let mut start = 0;
-        let mut from = self.searched;
-        let mut ascii = self.part_is_ascii;
-        loop {
-            let (end, more_is_ascii) = scan::line_end(&buffer[..self.filled], from);
-            ascii &= more_is_ascii;
-            if end == self.filled {
-                break;
-            }
-            if end - start > self.limit {
+        while let Some(length) = self.search.go_on(&buffer[start..self.filled]) {
+            if length > self.limit {
                 self.too_long = true;
                 break;
             }
-            self.note_line(&buffer, start, end, ascii);
-            start = end + 1;
-            from = start;
-            ascii = true;
+            let seen = std::mem::take(&mut self.search).seen();
+            self.note_line(&buffer, start, start + length, seen);
+            start += length + 1;
         }
-        self.part_is_ascii = ascii;
         if !self.too_long && self.filled - start > self.limit {
             self.too_long = true;
         }
         let rest = start..self.filled;
         self.filled = if self.too_long { 0 } else { rest.len() };
-        self.searched = self.filled;
         if self.lines.is_empty() {
             // Nothing but blank lines ended here, if anything did: the buffer has no other user.
             buffer.copy_within(rest.start..rest.start + self.filled, 0);
@@ -313,10 +306,12 @@ impl Framer {
 
     /// Writes the line from `start` to its LF at `end` down, unless it is blank.
     #[inline]
-    fn note_line(&mut self, buffer: &[u8], mut start: usize, mut end: usize, ascii: bool) {
+    fn note_line(&mut self, buffer: &[u8], mut start: usize, mut end: usize, mut seen: Seen) {
         const BOM: &[u8] = b"\xEF\xBB\xBF";
         if std::mem::take(&mut self.before_first_line) && buffer[start..end].starts_with(BOM) {
             start += BOM.len();
+            // The offsets are those of the line with it.
+            seen = Seen::NOTHING;
         }
         while end > start && buffer[end - 1] == b'\r' {
             end -= 1;
@@ -325,26 +320,30 @@ impl Framer {
             self.expected = (end - start).min(MOST_EXPECTED);
         }
         if !scan::is_blank(&buffer[start..end]) {
-            self.lines.push_back(Line { start: start as u32, end: end as u32, ascii });
+            self.lines.push_back(Line { start: start as u32, end: end as u32, seen });
         }
     }
 
+    /// Makes the lines that ended in `buffer` ready to be handed out. A few small ones get a buffer of their own size: they may
+    /// wait for long, and a thousand peers with one line each must not hold a thousand read buffers.
     fn freeze(&mut self, mut buffer: Vec<u8>) {
-        if self.lines.is_empty() {
-            self.pool.give(buffer);
-        } else {
-            for line in &self.lines {
-                buffer[line.end as usize] = 0;
-            }
-            self.chunk = Some(Chunk::freeze(buffer, &self.pool, &self.pinned));
+        for line in &self.lines {
+            buffer[line.end as usize] = 0;
         }
+        let Some(used) = self.lines.back().map(|last| last.end as usize + 1) else {
+            return self.pool.give(buffer);
+        };
+        if used <= SMALL_LINES_BYTES {
+            let small = buffer[..used].to_vec();
+            self.pool.give(std::mem::replace(&mut buffer, small));
+        }
+        self.chunk = Some(Chunk::freeze(buffer, &self.pool, &self.pinned));
     }
 
     /// Gives the open buffer back: nothing of a line is in it.
     fn release(&mut self) {
         self.filled = 0;
-        self.searched = 0;
-        self.part_is_ascii = true;
+        self.search = LineSearch::default();
         if let Some(buffer) = self.open.take() {
             self.pool.give(buffer);
         }

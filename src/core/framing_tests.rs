@@ -133,12 +133,29 @@ fn an_idle_framer_holds_no_buffer() {
     assert!(framer.open.is_none());
     let line = framer.next_line().unwrap();
     assert!(framer.chunk.is_none());
-    assert_eq!(framer.pinned.get(), READ_BYTES);
+    assert_eq!(framer.pinned.get(), 3, "the line and its NUL");
     drop(line);
     assert_eq!(framer.pinned.get(), 0);
     framer.room()[..2].copy_from_slice(b"\r\n");
     framer.filled(2);
     assert!(framer.open.is_none());
+}
+
+#[test]
+fn f01_lines_hold_their_read_buffer_only_if_they_fill_a_good_part_of_it() {
+    let mut framer = framer(1 << 20);
+    for (lines, pinned) in [(1, 101), (80, 8_080), (81, 8_181), (82, READ_BYTES)] {
+        let bytes = format!("{}\n", "x".repeat(100)).repeat(lines).into_bytes();
+        framer.room()[..bytes.len()].copy_from_slice(&bytes);
+        framer.filled(bytes.len());
+        assert_eq!(framer.pinned.get(), pinned, "{lines} lines");
+        let mut taken = 0;
+        while let Some(line) = framer.next_line() {
+            assert_eq!(line.with_nul(), [&b"x".repeat(100)[..], b"\0"].concat());
+            taken += 1;
+        }
+        assert_eq!((taken, framer.pinned.get()), (lines, 0));
+    }
 }
 
 #[test]

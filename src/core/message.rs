@@ -3,7 +3,7 @@
 
 use super::era::{Revision, Spoken};
 use super::framing::Frame;
-use crate::scan::{self, Checks, DefectKind, Encoding, Envelope, Id, Span, Top};
+use crate::scan::{self, Checks, DefectKind, Envelope, Id, Seen, Span, Top};
 
 /// How the ids of the library's own requests begin (R6).
 pub const OWN_ID: &str = "mcp-supervised-";
@@ -56,12 +56,12 @@ pub enum Reading {
 
 /// Reads one line of a server. Whatever becomes of it, `envelope` holds what was found of one.
 pub fn read_line(frame: &Frame, spoken: Spoken, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
-    read(frame.bytes(), frame.encoding(), spoken, grammar_bytes, envelope)
+    read(frame.bytes(), frame.seen(), spoken, grammar_bytes, envelope)
 }
 
-fn read(line: &[u8], encoding: Encoding, spoken: Spoken, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
+fn read(line: &[u8], seen: Seen, spoken: Spoken, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
     let checks = if line.len() <= grammar_bytes { Checks::Grammar } else { Checks::Structure };
-    if let Err(defect) = scan::scan_into(line, encoding, checks, envelope) {
+    if let Err(defect) = scan::scan_into(line, seen, checks, envelope) {
         let cut = defect.kind == DefectKind::Truncated;
         return Reading::Malformed { reason: format!("not JSON: {defect}"), cut };
     }
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     fn read_line(line: &[u8], spoken: Spoken, grammar_bytes: usize) -> Reading {
-        read(line, Encoding::Unknown, spoken, grammar_bytes, &mut Envelope::default())
+        read(line, Seen::NOTHING, spoken, grammar_bytes, &mut Envelope::default())
     }
 
     fn kind(line: &str, spoken: Spoken) -> Option<MessageKind> {

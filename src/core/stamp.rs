@@ -75,8 +75,8 @@ impl<'a> Params<'a> {
     pub fn check(text: &'a [u8]) -> Result<Self, String> {
         let text = text.trim_ascii();
         let text = if text.is_empty() { b"{}" } else { text };
-        let found: Envelope =
-            scan::scan_params(text).map_err(|defect| format!("params is not a JSON object: {defect}"))?;
+        let mut found = Envelope::default();
+        scan::scan_params(text, &mut found).map_err(|defect| format!("params is not a JSON object: {defect}"))?;
         if found.meta_count > 1 {
             return Err("params has two \"_meta\" keys".to_owned());
         }
@@ -213,8 +213,7 @@ pub fn cancel_line(id: u64, reason: &str) -> Vec<u8> {
 fn push_method(line: &mut Vec<u8>, method: &str) {
     line.extend_from_slice(b",\"method\":");
     // Nearly every method is plain text, and this is the hot path.
-    let special = |byte: u8| (byte < b' ') | (byte == b'"') | (byte == b'\\');
-    if !method.bytes().fold(false, |found, byte| found | special(byte)) {
+    if scan::is_plain(method) {
         line.push(b'"');
         line.extend_from_slice(method.as_bytes());
         line.push(b'"');
@@ -302,7 +301,7 @@ fn push_token(line: &mut Vec<u8>, token: Option<&str>) {
 pub fn push_flat(line: &mut Vec<u8>, text: &[u8]) {
     let from = line.len();
     line.extend_from_slice(text);
-    if memchr::memchr2(b'\n', b'\r', text).is_some() {
+    if scan::has_control(text) {
         for byte in &mut line[from..] {
             if matches!(byte, b'\n' | b'\r') {
                 *byte = b' ';

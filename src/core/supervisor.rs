@@ -348,8 +348,17 @@ impl Supervisor {
         while let Some(slot) = self.eased.pop() {
             self.with(now, slot, |peer, ctx| peer.mind_room(ctx));
         }
+        let mut outdated = false;
         while let Some((slot, timer)) = self.deadlines.take_due(now) {
+            outdated |= timer == Timer::Client && self.at(slot).is_some_and(|peer| !peer.judges(now));
             self.with(now, slot, |peer, ctx| peer.due(ctx, timer));
+        }
+        if outdated {
+            // The traffic that this deadline was set for is over, and then that of others is likely to be as well. All are brought up
+            // to date now, so that a handle without traffic is woken once and not once for each of its peers.
+            for slot in self.deadlines.slots_with(Timer::Client) {
+                self.with(now, slot, |peer, ctx| peer.renew_client_deadline(ctx));
+            }
         }
         if let Shutdown::Asked { kill_at: Some(at) } = self.shutdown
             && at <= now

@@ -12,6 +12,7 @@ mod turn;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -168,7 +169,13 @@ impl Reactor {
 
     /// Adds a peer: the spec is judged, and the environment captured.
     pub fn add(&mut self, spec: &Spec, data: u64) -> Result<PeerId, Error> {
-        let launch = spec.launch(&self.features)?;
+        let mut launch = spec.launch(&self.features)?;
+        // Most peers of a host have the same environment, and it may be large.
+        if let Some(known) = self.launches.iter().rev().flatten().next()
+            && known.command.env == launch.command.env
+        {
+            launch.command.env = Rc::clone(&known.command.env);
+        }
         let id = self.core.add(spec.policy.clone(), data)?;
         let slot = self.core.slot(id)? as usize;
         if self.launches.len() <= slot {

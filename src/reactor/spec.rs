@@ -68,7 +68,7 @@ impl Spec {
         let command = sys::Command {
             program: c_string("program", &self.program)?,
             args: self.args.iter().map(|arg| c_string("argument", arg)).collect::<Result<_, _>>()?,
-            env: env::to_cstrings(&variables).map_err(|bad| Refusal::Invalid(bad.to_string()))?,
+            env: env::to_cstrings(&variables).map_err(|bad| Refusal::Invalid(bad.to_string()))?.into(),
             host_path: env::host_path(),
             cwd: self.cwd.as_ref().map(|cwd| c_string("cwd", cwd)).transpose()?,
             stderr: self.stderr,

@@ -45,8 +45,10 @@ impl Reactor {
         }
         self.spare_work = work;
         // An answer that was in the pipe beats its deadline (R4).
-        for slot in self.core.judges(now) {
-            self.read_before_judging(now, slot);
+        if self.core.next_deadline().is_some_and(|at| at <= now) {
+            for slot in self.core.judges(now) {
+                self.read_before_judging(now, slot);
+            }
         }
         self.core.tick(now);
         self.act_all(now);

@@ -4,6 +4,7 @@
 //! The objects entered never nest deeper than three, and the functions call each other only that way, so there is no
 //! recursion. What a part means is not looked at, except for the numbers that are compared all the time.
 
+use super::line::Line;
 use super::simd::Kernel;
 use super::text::{parse_integer, scalar, skip_white, string, unescape_eq};
 use super::{Defect, DefectKind, Envelope, Id, Span, Top, grammar, structure};
@@ -16,7 +17,7 @@ const IN_RESULT: &[&str] = &["resultType"];
 const IN_ERROR: &[&str] = &["code"];
 
 /// Walks the whole line. `GRAMMAR`: skipped values are checked in full, otherwise by their structure.
-pub(super) fn walk<K: Kernel, const GRAMMAR: bool>(line: &[u8], envelope: &mut Envelope) -> Result<(), Defect> {
+pub(super) fn walk<K: Kernel, const GRAMMAR: bool>(line: &Line<'_>, envelope: &mut Envelope) -> Result<(), Defect> {
     let (start, first) = skip_white(line, 0);
     let end = match first {
         b'{' => {
@@ -36,7 +37,7 @@ pub(super) fn walk<K: Kernel, const GRAMMAR: bool>(line: &[u8], envelope: &mut E
 }
 
 /// Walks a text that is the value of `params` itself, with the whole grammar.
-pub(super) fn walk_params<K: Kernel>(text: &[u8], envelope: &mut Envelope) -> Result<(), Defect> {
+pub(super) fn walk_params<K: Kernel>(text: &Line<'_>, envelope: &mut Envelope) -> Result<(), Defect> {
     let (start, first) = skip_white(text, 0);
     if first != b'{' {
         return Err(Defect::unexpected(text, start));
@@ -54,7 +55,7 @@ pub(super) fn walk_params<K: Kernel>(text: &[u8], envelope: &mut Envelope) -> Re
 /// How nearly every message begins.
 const OPENING: &[u8; 17] = b"{\"jsonrpc\":\"2.0\",";
 
-fn top<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
+fn top<K: Kernel, const GRAMMAR: bool>(line: &Line<'_>, open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
     let begun = line.get(open..).and_then(|rest| rest.first_chunk()) == Some(OPENING);
     envelope.has_jsonrpc = begun;
     envelope.jsonrpc_2 = begun;
@@ -127,7 +128,11 @@ fn top<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut 
     })
 }
 
-fn params<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
+fn params<K: Kernel, const GRAMMAR: bool>(
+    line: &Line<'_>,
+    open: usize,
+    envelope: &mut Envelope,
+) -> Result<usize, Defect> {
     object::<K>(line, From::Bracket(open), IN_PARAMS, |key, start, first| {
         if key == b"_meta" {
             forget_meta(envelope);
@@ -150,7 +155,11 @@ fn params<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &m
     })
 }
 
-fn meta<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
+fn meta<K: Kernel, const GRAMMAR: bool>(
+    line: &Line<'_>,
+    open: usize,
+    envelope: &mut Envelope,
+) -> Result<usize, Defect> {
     object::<K>(line, From::Bracket(open), IN_META, |key, start, first| {
         let end = skip::<K, GRAMMAR>(line, start, first)?;
         if key == b"progressToken" {
@@ -162,7 +171,11 @@ fn meta<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut
     })
 }
 
-fn result<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
+fn result<K: Kernel, const GRAMMAR: bool>(
+    line: &Line<'_>,
+    open: usize,
+    envelope: &mut Envelope,
+) -> Result<usize, Defect> {
     object::<K>(line, From::Bracket(open), IN_RESULT, |key, start, first| {
         let end = skip::<K, GRAMMAR>(line, start, first)?;
         if key == b"resultType" {
@@ -172,7 +185,11 @@ fn result<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &m
     })
 }
 
-fn error<K: Kernel, const GRAMMAR: bool>(line: &[u8], open: usize, envelope: &mut Envelope) -> Result<usize, Defect> {
+fn error<K: Kernel, const GRAMMAR: bool>(
+    line: &Line<'_>,
+    open: usize,
+    envelope: &mut Envelope,
+) -> Result<usize, Defect> {
     object::<K>(line, From::Bracket(open), IN_ERROR, |key, start, first| {
         let end = skip::<K, GRAMMAR>(line, start, first)?;
         if key == b"code" {
@@ -195,7 +212,7 @@ enum From {
 /// of no meaning if it is not), the offset of the value and its first byte, and gives the offset behind the value.
 #[inline(always)]
 fn object<K: Kernel>(
-    line: &[u8],
+    line: &Line<'_>,
     from: From,
     names: &[&'static str],
     mut pair: impl FnMut(&[u8], usize, u8) -> Result<usize, Defect>,
@@ -237,7 +254,7 @@ fn unescaped(key: &[u8], names: &[&'static str]) -> &'static [u8] {
 
 /// Skips the value that starts with `first` at `start`.
 #[inline(always)]
-fn skip<K: Kernel, const GRAMMAR: bool>(line: &[u8], start: usize, first: u8) -> Result<usize, Defect> {
+fn skip<K: Kernel, const GRAMMAR: bool>(line: &Line<'_>, start: usize, first: u8) -> Result<usize, Defect> {
     match first {
         b'{' | b'[' if GRAMMAR => grammar::skip_value::<K>(line, start, first),
         b'{' | b'[' => structure::skip_container::<K>(line, start),

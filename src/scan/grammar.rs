@@ -1,6 +1,7 @@
 //! Skipping a value by the full grammar, token by token, and the stack of brackets that takes one bit per level.
 
 use super::Defect;
+use super::line::Line;
 use super::simd::Kernel;
 use super::text::{peek, scalar, skip_white, string};
 
@@ -60,7 +61,7 @@ impl Brackets {
 }
 
 /// Skips the value that starts with `first` at `from`. Gives the offset behind it.
-pub(super) fn skip_value<K: Kernel>(line: &[u8], from: usize, first: u8) -> Result<usize, Defect> {
+pub(super) fn skip_value<K: Kernel>(line: &Line<'_>, from: usize, first: u8) -> Result<usize, Defect> {
     let mut brackets = Brackets::default();
     let (mut at, mut byte) = (from, first);
     let mut key = false;
@@ -103,7 +104,7 @@ pub(super) fn skip_value<K: Kernel>(line: &[u8], from: usize, first: u8) -> Resu
 
 /// Reads a key and its colon; gives where the value starts and its first byte.
 #[inline(always)]
-fn key<K: Kernel>(line: &[u8], at: usize, byte: u8) -> Result<(usize, u8), Defect> {
+fn key<K: Kernel>(line: &Line<'_>, at: usize, byte: u8) -> Result<(usize, u8), Defect> {
     if byte != b'"' {
         return Err(Defect::unexpected(line, at));
     }

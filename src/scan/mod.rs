@@ -11,6 +11,7 @@
 mod avx2;
 mod envelope;
 mod grammar;
+mod line;
 mod simd;
 mod structure;
 mod text;
@@ -22,6 +23,7 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
+pub use line::{LineSearch, Seen};
 pub use text::{parse_integer, unescape_eq};
 
 /// A range of byte offsets into the line that was scanned.
@@ -233,15 +235,6 @@ impl Defect {
     }
 }
 
-/// What is known of the bytes of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
-    /// They are ASCII, as [`line_end`] has said.
-    Ascii,
-    /// Nothing.
-    Unknown,
-}
-
 /// Checks a line and finds its envelope.
 ///
 /// The line comes without the LF that ended it. White space around and between tokens is legal, line breaks included.
@@ -253,7 +246,7 @@ pub fn scan(line: &[u8], checks: Checks) -> Result<Envelope, Defect> {
     // Filled where it is returned: copying it would take a tenth of the time of a small line.
     let mut scanned = Ok(Envelope::default());
     if let Ok(envelope) = &mut scanned
-        && let Err(defect) = scan_with::<simd::Native>(line, Encoding::Unknown, checks, envelope)
+        && let Err(defect) = scan_with::<simd::Native>(line, Seen::NOTHING, checks, envelope)
     {
         scanned = Err(defect);
     }
@@ -268,18 +261,17 @@ pub fn scan(line: &[u8], checks: Checks) -> Result<Envelope, Defect> {
 ///
 /// # Errors
 /// As [`scan`].
-pub fn scan_into(line: &[u8], encoding: Encoding, checks: Checks, envelope: &mut Envelope) -> Result<(), Defect> {
+pub fn scan_into(line: &[u8], seen: Seen, checks: Checks, envelope: &mut Envelope) -> Result<(), Defect> {
     *envelope = Envelope::default();
-    scan_with::<simd::Native>(line, encoding, checks, envelope)
+    scan_with::<simd::Native>(line, seen, checks, envelope)
 }
 
 /// Checks a text that is to become the `params` of a message, with the whole grammar, and finds its parts: the fields of the
-/// envelope that begin with `params`, `meta`, `progress`, `input` and `request`.
+/// envelope that begin with `params`, `meta`, `progress`, `input` and `request`. The envelope given is an empty one.
 ///
 /// # Errors
 /// The first defect met. A text that is no object is one.
-pub fn scan_params(text: &[u8]) -> Result<Envelope, Defect> {
-    let mut envelope = Envelope::default();
+pub fn scan_params(text: &[u8], envelope: &mut Envelope) -> Result<(), Defect> {
     if u32::try_from(text.len()).is_err() {
         return Err(Defect::new(DefectKind::TooLong, u32::MAX as usize));
     }
@@ -288,28 +280,30 @@ pub fn scan_params(text: &[u8]) -> Result<Envelope, Defect> {
     {
         return Err(Defect::new(DefectKind::Utf8, error.valid_up_to()));
     }
-    envelope::walk_params::<simd::Native>(text, &mut envelope)?;
-    Ok(envelope)
+    envelope::walk_params::<simd::Native>(&line::Line::new(text, Seen::NOTHING.plain), envelope)
 }
 
 /// Fills an empty envelope.
-fn scan_with<K: simd::Kernel>(
-    line: &[u8],
-    encoding: Encoding,
-    checks: Checks,
-    envelope: &mut Envelope,
-) -> Result<(), Defect> {
+fn scan_with<K: simd::Kernel>(line: &[u8], seen: Seen, checks: Checks, envelope: &mut Envelope) -> Result<(), Defect> {
     if u32::try_from(line.len()).is_err() {
         return Err(Defect::new(DefectKind::TooLong, u32::MAX as usize));
     }
-    let walk = match checks {
-        Checks::Grammar => envelope::walk::<K, true>,
-        Checks::Structure => envelope::walk::<K, false>,
+    let walk = |line: &[u8], envelope: &mut Envelope| {
+        let line = line::Line::new(line, seen.plain);
+        match checks {
+            Checks::Grammar => envelope::walk::<K, true>(&line, envelope),
+            Checks::Structure => envelope::walk::<K, false>(&line, envelope),
+        }
     };
-    debug_assert!(encoding == Encoding::Unknown || line.is_ascii());
-    if encoding == Encoding::Unknown && simdutf8::basic::from_utf8(line).is_err() {
+    debug_assert!(!seen.ascii || line.is_ascii());
+    if !seen.ascii && simdutf8::basic::from_utf8(line).is_err() {
         let valid = std::str::from_utf8(line).map_or_else(|e| e.valid_up_to(), str::len);
-        let walked = walk(&line[..valid], envelope);
+        // What is known of the line may reach beyond its valid part.
+        let part = line::Line::new(&line[..valid], Seen::NOTHING.plain);
+        let walked = match checks {
+            Checks::Grammar => envelope::walk::<K, true>(&part, envelope),
+            Checks::Structure => envelope::walk::<K, false>(&part, envelope),
+        };
         forget_half_an_id(envelope, walked.map_or_else(|defect| defect.at, |()| valid));
         return Err(Defect::new(DefectKind::Utf8, valid));
     }
@@ -330,11 +324,32 @@ fn forget_half_an_id(envelope: &mut Envelope, at: usize) {
     }
 }
 
-/// Offset of the first LF from `from` on, the length if there is none; and whether all bytes from `from` to there are ASCII, which
-/// is nearly free to find out on the way.
-#[inline]
-pub fn line_end(bytes: &[u8], from: usize) -> (usize, bool) {
-    <simd::Native as simd::Kernel>::line_end(bytes, from)
+/// Whether a text can stand between the quotes of a JSON string as it is.
+pub fn is_plain(text: &str) -> bool {
+    const SPECIAL: [bool; 256] = {
+        let mut special = [false; 256];
+        let mut at = 0;
+        while at < 0x20 {
+            special[at] = true;
+            at += 1;
+        }
+        special[b'"' as usize] = true;
+        special[b'\\' as usize] = true;
+        special
+    };
+    !text.bytes().any(|byte| SPECIAL[usize::from(byte)])
+}
+
+/// Whether there is a byte below 0x20: outside of strings the only ones in a JSON text are white space.
+pub fn has_control(text: &[u8]) -> bool {
+    // Of a known length, so that the compiler looks at all of them together.
+    let among = |bytes: &[u8; 16]| bytes.iter().fold(false, |found, byte| found | (*byte < b' '));
+    let (parts, rest) = text.as_chunks();
+    parts.iter().any(among)
+        || match text.last_chunk() {
+            Some(last) => among(last),
+            None => rest.iter().any(|byte| *byte < b' '),
+        }
 }
 
 /// Whether a line (without its LF) holds only white space in the sense of JSON, or nothing.

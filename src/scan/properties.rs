@@ -2,7 +2,7 @@
 //! documents. The seed is fixed; the cases are the same on every run.
 
 use super::simd::{BLOCK, Kernel, Native, Portable};
-use super::{Checks, Defect, DefectKind, Encoding, Envelope, naive, scan_with, unescape_eq};
+use super::{Checks, Defect, DefectKind, Envelope, LineSearch, Seen, naive, scan_with, unescape_eq};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::RngSeed;
@@ -18,8 +18,16 @@ fn config(cases: u32) -> ProptestConfig {
 
 fn scan_by<K: Kernel>(line: &[u8], checks: Checks) -> Result<Envelope, Defect> {
     let mut envelope = Envelope::default();
-    let encoding = if line.is_ascii() { Encoding::Ascii } else { Encoding::Unknown };
-    scan_with::<K>(line, encoding, checks, &mut envelope).map(|()| envelope)
+    let mut search = LineSearch::default();
+    let seen = match line.contains(&b'\n') {
+        // No line of a stream, but a document all the same.
+        true => Seen::NOTHING,
+        false => {
+            assert_eq!(search.go_on_by::<K>(line), None);
+            search.seen()
+        }
+    };
+    scan_with::<K>(line, seen, checks, &mut envelope).map(|()| envelope)
 }
 
 /// Holds everything against the model. Says whether the line was accepted by the grammar.
@@ -39,6 +47,39 @@ pub(super) fn compare(line: &[u8]) -> bool {
         }
     }
     naive::scan(line, Checks::Grammar).is_some()
+}
+
+/// A document of one large text, with escapes here and there, scanned with what was seen of it and without.
+#[test]
+fn what_was_seen_of_a_large_line_changes_nothing() {
+    for gap in [100, 1_000, 70_000, 200_000, 1_000_000] {
+        for escape in ["\\n", "\\u00e9", "é", "\\\"", "\"", "\\x", "\u{1}", "\",\"result\":{\"resultType\":\"x"] {
+            let mut text = "x".repeat(gap);
+            while text.len() < 500_000 {
+                text.push_str(escape);
+                text.push_str(&"y".repeat(gap));
+            }
+            let line =
+                format!(r#"{{"jsonrpc":"2.0","id":7,"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#);
+            for bytes in [line.as_bytes(), &line.as_bytes()[..line.len() - 3]] {
+                let mut search = LineSearch::default();
+                for there in (0..bytes.len()).step_by(65_536).chain([bytes.len()]) {
+                    assert_eq!(search.go_on(&bytes[..there]), None);
+                }
+                for checks in [Checks::Grammar, Checks::Structure] {
+                    let mut with = Envelope::default();
+                    let mut without = Envelope::default();
+                    let scanned = scan_with::<Native>(bytes, search.seen(), checks, &mut with);
+                    assert_eq!(
+                        scanned,
+                        scan_with::<Native>(bytes, Seen::NOTHING, checks, &mut without),
+                        "{gap} {escape}"
+                    );
+                    assert_eq!(with, without);
+                }
+            }
+        }
+    }
 }
 
 /// The model against another parser, whose values are stricter in three ways.
@@ -239,7 +280,12 @@ proptest! {
     #[test]
     fn kernels_agree(bytes in prop::collection::vec(damaging_byte(), 0..200), from in any::<Index>()) {
         let from = from.index(bytes.len() + 1);
-        prop_assert_eq!(Native::string_stop(&bytes, from), Portable::string_stop(&bytes, from));
+        let by = |kernel: fn(&[u8], usize) -> usize, near: fn(&[u8], usize) -> Result<usize, usize>| {
+            (kernel(&bytes, from), near(&bytes, from).unwrap_or_else(|on| kernel(&bytes, on)))
+        };
+        let native = by(Native::string_stop, Native::string_stop_near);
+        prop_assert_eq!(native.0, native.1);
+        prop_assert_eq!(native, by(Portable::string_stop, Portable::string_stop_near));
         let slow = (from..bytes.len()).find(|&at| matches!(bytes[at], b'"' | b'\\' | 0..0x20));
         prop_assert_eq!(Native::string_stop(&bytes, from), slow.unwrap_or(bytes.len()));
         if let Some(block) = bytes.first_chunk::<BLOCK>() {
@@ -280,6 +326,48 @@ proptest! {
         let expected = (end, bytes[from..end].is_ascii());
         prop_assert_eq!(Native::line_end(&bytes, from), expected);
         prop_assert_eq!(Portable::line_end(&bytes, from), expected);
+    }
+
+    #[test]
+    fn a_large_line_in_pieces_is_seen_as_it_is(
+        length in 60_000usize..400_000,
+        special in prop::collection::vec(
+            (any::<Index>(), select(vec!["\"", "\\", "\u{1}", "\r", "é"])), 0..5),
+        pieces in prop::collection::vec(1usize..90_000, 1..12),
+        ends in any::<bool>(),
+    ) {
+        let mut line = "x".repeat(length);
+        for (at, text) in special {
+            let at = at.index(length);
+            line.replace_range(at..at, text);
+        }
+        let line = line.into_bytes();
+        let mut stream = line.clone();
+        if ends {
+            stream.extend_from_slice("\nnext é\n".as_bytes());
+        }
+        for search_in in [LineSearch::go_on_by::<Native>, LineSearch::go_on_by::<Portable>] {
+            let mut search = LineSearch::default();
+            let mut there = 0usize;
+            let mut found = None;
+            for piece in pieces.iter().chain(std::iter::repeat(&65_536)) {
+                there = there.saturating_add(*piece).min(stream.len());
+                found = search_in(&mut search, &stream[..there]);
+                if found.is_some() || there == stream.len() {
+                    break;
+                }
+                prop_assert!(there <= line.len());
+            }
+            prop_assert_eq!(found, ends.then_some(line.len()));
+            let seen = search.seen();
+            prop_assert_eq!(seen.ascii, line.is_ascii());
+            let stop = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+            prop_assert!(!seen.plain.of(&line).iter().any(stop));
+            // Blocks, pieces and the beginning cost some of it, but never most of a run that is worth knowing.
+            let longest = line.split(stop).map(<[u8]>::len).max().unwrap_or(0);
+            let least = longest.saturating_sub((64 << 10) + 90_000 + 512);
+            prop_assert!(seen.plain.len() >= least, "{} of {longest}", seen.plain.len());
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! can hold one against the other. This file and `avx2` are the only ones here with unsafe code, and know no JSON beyond
 //! the bytes they look for.
 
+use super::line::Runs;
+
 /// Bytes per block of [`Kernel::masks`].
 pub(super) const BLOCK: usize = 64;
 
@@ -42,8 +44,15 @@ pub(super) trait Kernel {
     /// Offset of the first byte from `from` on that is a quote, a backslash or below 0x20; the length if there is none.
     fn string_stop(bytes: &[u8], from: usize) -> usize;
 
+    /// The same if it is near; otherwise from where on it has still to be looked for.
+    fn string_stop_near(bytes: &[u8], from: usize) -> Result<usize, usize>;
+
     /// Offset of the first LF from `from` on, the length if there is none; and whether all bytes before it are ASCII.
     fn line_end(bytes: &[u8], from: usize) -> (usize, bool);
+
+    /// From `from` on as far as there is surely no LF, noting the runs of plain bytes; and whether all of it is ASCII as well as what
+    /// was before.
+    fn skip_in_large_line(bytes: &[u8], from: usize, ascii: bool, runs: &mut Runs) -> (usize, bool);
 
     /// The bytes that stop a string, as a mask of one block.
     fn stops(block: &[u8; BLOCK]) -> u64;
@@ -87,6 +96,7 @@ fn string_stop_bytewise(bytes: &[u8], from: usize) -> usize {
 #[cfg(target_arch = "x86_64")]
 mod sse2 {
     use super::super::avx2;
+    use super::super::line::Runs;
     use super::{BLOCK, Kernel, Masks, chunk, last_chunk, line_end_bytewise, string_stop_bytewise};
     use std::arch::x86_64::{
         __m128i, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_min_epu8, _mm_movemask_epi8, _mm_or_si128, _mm_set1_epi8,
@@ -95,22 +105,39 @@ mod sse2 {
 
     /// From here on it is worth asking whether there is something wider.
     const FAR: usize = 2 * BLOCK;
+    /// How far a string is looked at 16 bytes at a time.
+    const NEAR: usize = 3 * 16;
 
     pub(in crate::scan) struct Sse2;
 
     impl Kernel for Sse2 {
         #[inline(always)]
-        fn string_stop(bytes: &[u8], from: usize) -> usize {
+        fn string_stop_near(bytes: &[u8], from: usize) -> Result<usize, usize> {
             // Most strings end within 16 bytes: only this much is copied into every caller.
-            if let Some(first) = chunk(bytes, from) {
-                // SAFETY: SSE2 is part of every x86-64 processor.
-                let stops = unsafe { stops_in(first) };
-                if stops != 0 {
-                    return from + stops.trailing_zeros() as usize;
-                }
-            }
+            let Some(first) = chunk(bytes, from) else { return Err(from) };
             // SAFETY: SSE2 is part of every x86-64 processor.
-            unsafe { string_stop_far(bytes, from) }
+            match unsafe { stops_in(first) } {
+                0 => Err(from + 16),
+                stops => Ok(from + stops.trailing_zeros() as usize),
+            }
+        }
+
+        #[inline(always)]
+        fn string_stop(bytes: &[u8], from: usize) -> usize {
+            // SAFETY: SSE2 is part of every x86-64 processor.
+            unsafe { string_stop(bytes, from) }
+        }
+
+        fn skip_in_large_line(bytes: &[u8], from: usize, ascii: bool, runs: &mut Runs) -> (usize, bool) {
+            if avx2::is_there() {
+                // SAFETY: AVX2 is there.
+                let (at, more) = unsafe { avx2::skip_in_large_line(bytes, from, runs) };
+                return (at, ascii && more);
+            }
+            // Two passes without it are no faster than looking for the end alone.
+            let (at, more) = Self::line_end(bytes, from);
+            runs.broken(from, at);
+            (at, ascii && more)
         }
 
         #[inline]
@@ -170,8 +197,17 @@ mod sse2 {
 
     #[inline(never)]
     #[target_feature(enable = "sse2")]
-    fn string_stop_far(bytes: &[u8], from: usize) -> usize {
+    fn string_stop(bytes: &[u8], from: usize) -> usize {
         let mut at = from;
+        // Most of those that do not end at once end within a block.
+        while at < from + NEAR {
+            let Some(part) = chunk(bytes, at) else { return string_stop_at_end(bytes, at) };
+            let stops = stops_in(part);
+            if stops != 0 {
+                return at + stops.trailing_zeros() as usize;
+            }
+            at += 16;
+        }
         while let Some(block) = chunk::<BLOCK>(bytes, at) {
             let (parts, _) = block.as_chunks::<16>();
             let (a, b, c, d) = (load(&parts[0]), load(&parts[1]), load(&parts[2]), load(&parts[3]));
@@ -188,11 +224,19 @@ mod sse2 {
                 return at + stops_in_block(block).trailing_zeros() as usize;
             }
             at += BLOCK;
-            if at == from + FAR && avx2::is_there() {
+            if at == from + NEAR + FAR && avx2::is_there() {
                 // SAFETY: AVX2 is there.
                 at = unsafe { avx2::skip_plain(bytes, at) };
             }
         }
+        string_stop_at_end(bytes, at)
+    }
+
+    /// The same in the last few bytes.
+    #[inline(never)]
+    #[target_feature(enable = "sse2")]
+    fn string_stop_at_end(bytes: &[u8], from: usize) -> usize {
+        let mut at = from;
         while let Some(part) = chunk(bytes, at) {
             let stops = stops_in(part);
             if stops != 0 {
@@ -318,11 +362,33 @@ mod sse2 {
 
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod portable {
+    use super::super::line::Runs;
     use super::{BLOCK, Kernel, Masks, chunk, last_chunk, line_end_bytewise, string_stop_bytewise};
 
     pub(in crate::scan) struct Portable;
 
     impl Kernel for Portable {
+        fn string_stop_near(_: &[u8], from: usize) -> Result<usize, usize> {
+            Err(from)
+        }
+
+        fn skip_in_large_line(bytes: &[u8], from: usize, ascii: bool, runs: &mut Runs) -> (usize, bool) {
+            let (mut at, end) = (from, bytes.len());
+            let mut all = 0;
+            while at + BLOCK <= end {
+                let Some(block) = chunk::<BLOCK>(bytes, at) else { break };
+                if Self::stops(block) != 0 {
+                    if block.contains(&b'\n') {
+                        break;
+                    }
+                    runs.broken(at, at + BLOCK);
+                }
+                all |= block.iter().fold(0, |all, byte| all | byte);
+                at += BLOCK;
+            }
+            (at, ascii && all < 0x80)
+        }
+
         fn string_stop(bytes: &[u8], from: usize) -> usize {
             let mut at = from;
             while let Some(part) = chunk(bytes, at) {

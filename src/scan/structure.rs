@@ -5,12 +5,13 @@
 //! literals are not. For large dense documents this takes well under half the time of the full grammar.
 
 use super::grammar::Brackets;
+use super::line::Line;
 use super::simd::{BLOCK, Kernel, Masks};
 use super::text::{escape, string};
 use super::{Defect, DefectKind};
 
 /// Skips the object or array whose opening bracket stands at `from`. Gives the offset behind its closing one.
-pub(super) fn skip_container<K: Kernel>(line: &[u8], from: usize) -> Result<usize, Defect> {
+pub(super) fn skip_container<K: Kernel>(line: &Line<'_>, from: usize) -> Result<usize, Defect> {
     let mut brackets = Brackets::default();
     let mut base = from;
     // All ones while a string is open from the block before.

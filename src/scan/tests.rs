@@ -264,7 +264,7 @@ fn the_id_of_a_broken_line() {
     let read = |line: &[u8]| {
         let [one, other] = BOTH.map(|checks| {
             let mut envelope = Envelope::default();
-            scan_into(line, Encoding::Unknown, checks, &mut envelope).unwrap_err();
+            scan_into(line, Seen::NOTHING, checks, &mut envelope).unwrap_err();
             assert_eq!(envelope.id_span.is_none(), envelope.id == Id::Absent);
             envelope.id
         });
@@ -414,10 +414,27 @@ fn unescaping() {
 
 #[test]
 fn lines() {
-    assert_eq!(line_end(b"ab\ncd\n", 0), (2, true));
-    assert_eq!(line_end(b"ab\nc\xff\n", 3), (5, false));
-    assert_eq!(line_end(b"ab\r", 0), (3, true));
-    assert_eq!(line_end(b"", 0), (0, true));
+    let end = |bytes: &[u8]| {
+        let mut search = LineSearch::default();
+        (search.go_on(bytes), search.seen().ascii)
+    };
+    assert_eq!(end(b"ab\ncd\n"), (Some(2), true));
+    assert_eq!(end(b"c\xff\n"), (Some(2), false));
+    assert_eq!(end(b"ab\r"), (None, true));
+    assert_eq!(end(b""), (None, true));
+    for length in 0..80 {
+        let mut text = "a".repeat(length);
+        assert!(is_plain(&text) && !has_control(text.as_bytes()));
+        for at in 0..length {
+            for (special, control) in [("\"", false), ("\\", false), ("\n", true), ("\0", true), ("\u{1f}", true)] {
+                text.replace_range(at..=at, special);
+                assert!(!is_plain(&text));
+                assert_eq!(has_control(text.as_bytes()), control);
+            }
+            text.replace_range(at..=at, "\u{7f}");
+            assert!(is_plain(&text) && !has_control(text.as_bytes()));
+        }
+    }
     for blank in ["", " ", "\t \r\r"] {
         assert!(is_blank(blank.as_bytes()));
     }

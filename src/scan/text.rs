@@ -3,6 +3,7 @@
 //! Each takes the line and an offset and gives the offset behind what it read. A byte behind the end reads as NUL,
 //! which the grammar allows nowhere, so one comparison serves for both.
 
+use super::line::Line;
 use super::simd::{BLOCK, Kernel};
 use super::{Defect, DefectKind};
 
@@ -36,8 +37,8 @@ fn skip_white_far(line: &[u8], from: usize) -> (usize, u8) {
 /// Reads a string from behind its opening quote. Gives the offset of the closing one, and whether an escape stood
 /// between them.
 #[inline(always)]
-pub(super) fn string<K: Kernel>(line: &[u8], from: usize) -> Result<(usize, bool), Defect> {
-    let at = K::string_stop(line, from);
+pub(super) fn string<K: Kernel>(line: &Line<'_>, from: usize) -> Result<(usize, bool), Defect> {
+    let at = line.string_stop::<K>(from);
     if peek(line, at) == b'"' {
         return Ok((at, false));
     }
@@ -131,7 +132,7 @@ fn digits(line: &[u8], from: usize) -> Result<usize, Defect> {
 
 /// Reads a value that has no inside: `first` is the byte at `at`, where a value has to stand.
 #[inline(always)]
-pub(super) fn scalar<K: Kernel>(line: &[u8], at: usize, first: u8) -> Result<usize, Defect> {
+pub(super) fn scalar<K: Kernel>(line: &Line<'_>, at: usize, first: u8) -> Result<usize, Defect> {
     match first {
         b'"' => Ok(string::<K>(line, at + 1)?.0 + 1),
         b'-' | b'0'..=b'9' => number(line, at),

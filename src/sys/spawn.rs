@@ -7,6 +7,7 @@
 
 use std::ffi::{CStr, CString, OsString, c_char};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::rc::Rc;
 
 use super::features::{addclosefrom, addfchdir};
 use super::io::{above_stdio, duplicate_number, pipe, set_nonblocking};
@@ -23,7 +24,7 @@ pub struct Command {
     /// The arguments after `argv[0]`.
     pub args: Vec<CString>,
     /// The whole environment, each as `NAME=value`.
-    pub env: Vec<CString>,
+    pub env: Rc<[CString]>,
     /// The host's PATH as captured earlier: searched if `env` has none.
     pub host_path: Option<OsString>,
     /// The child's working directory, from the host's if relative; `None` leaves the host's.

@@ -32,7 +32,7 @@ fn sp01_a_missing_command_is_named() {
         let error = refused(&command(&below_a_file, &[]), &features);
         assert!(matches!(error, SpawnError::CommandNotFound { errno: libc::ENOTDIR, .. }), "{error:?}");
         let mut nowhere = command("sh", &[]);
-        nowhere.env.clear();
+        nowhere.env = [].into();
         let error = refused(&nowhere, &features);
         assert!(error.to_string().contains("there is no PATH"), "{error}");
     }

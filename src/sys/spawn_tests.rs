@@ -181,7 +181,7 @@ fn arguments_and_environment_arrive_unchanged() {
         command.args.push(text("zero"));
         command.args.extend(args.iter().map(|argument| text(argument)));
         command.args.push(c"\xff".to_owned());
-        command.env = vec![text("A=b=c"), text("EMPTY=")];
+        command.env = [text("A=b=c"), text("EMPTY=")].into();
         command.host_path = Some("/usr/bin:/bin".into());
         command.program = text("sh");
         let Child { mut process, stdin, stdout, .. } = start(&command, &features);

@@ -78,7 +78,7 @@ pub(super) fn command(program: &str, args: &[&str]) -> Command {
     Command {
         program: text(program),
         args: args.iter().map(|argument| text(argument)).collect(),
-        env: vec![text("PATH=/usr/bin:/bin")],
+        env: [text("PATH=/usr/bin:/bin")].into(),
         host_path: None,
         cwd: None,
         stderr: StderrMode::Null,

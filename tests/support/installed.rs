@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{MCP_SUPERVISED_MODE_RAW, Spec, lives};
+use crate::support::{MCP_SUPERVISED_MODE_MODERN, MCP_SUPERVISED_MODE_RAW, Spec, demo_server, lives, recorded};
 
 /// How a server is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +39,23 @@ impl Way {
             Self::Launched => 3,
         }
     }
+}
+
+/// An installed server in raw mode, `None` if nobody has installed it: `cargo test` alone needs nothing.
+pub fn installed(name: &str, way: Way) -> Option<Spec> {
+    Some(spec(&words(name, way)?).mode(MCP_SUPERVISED_MODE_RAW))
+}
+
+/// The same with the protocol client on, and with something between that records, if anything is to be recorded: for tests that
+/// do not look at the process.
+pub fn recorded_server(name: &str) -> Option<Spec> {
+    let tee = recorded::before_others(demo_server()).unwrap_or_default();
+    let tee = tee.into_iter().map(|word| word.into_bytes());
+    Some(spec(&tee.chain(words(name, Way::Direct)?).collect::<Vec<_>>()).mode(MCP_SUPERVISED_MODE_MODERN))
+}
+
+fn spec(command: &[Vec<u8>]) -> Spec {
+    command[1..].iter().fold(Spec::new(&command[0]), |spec, word| spec.arg(word))
 }
 
 /// Where `./tests/all` has installed the servers, `None` if nobody has run it: `cargo test` alone needs nothing.
@@ -82,15 +99,13 @@ fn command(servers: &Path, name: &str) -> Vec<PathBuf> {
     }
 }
 
-/// The command of an installed server, for raw lines.
-pub fn installed(name: &str, way: Way) -> Option<Spec> {
+/// The words that start an installed server in that way, `None` if nobody has installed it.
+fn words(name: &str, way: Way) -> Option<Vec<Vec<u8>>> {
     let command = command(&servers()?, name);
     let file = command.last().expect("a command has a program");
     assert!(file.exists(), "{} is missing", file.display());
-    let words = way.prefix().iter().map(|word| word.as_bytes());
-    let mut words = words.chain(command.iter().map(|word| word.as_os_str().as_encoded_bytes()));
-    let spec = Spec::new(words.next().expect("a command has a program")).mode(MCP_SUPERVISED_MODE_RAW);
-    Some(words.fold(spec, |spec, word| spec.arg(word)))
+    let words = way.prefix().iter().map(|word| word.as_bytes().to_vec());
+    Some(words.chain(command.iter().map(|word| word.as_os_str().as_encoded_bytes().to_vec())).collect())
 }
 
 /// The living processes of a group, which has the number of its leader.

@@ -155,7 +155,11 @@ pub fn letters(events: &[Event]) -> String {
 }
 
 /// A spec under construction; every setter must succeed.
-pub struct Spec(*mut mcp_supervised_spec);
+pub struct Spec {
+    spec: *mut mcp_supervised_spec,
+    /// How much of what the library writes to the server is as it should be; nothing is the library's in raw mode.
+    judged: Option<Judged>,
+}
 
 macro_rules! text {
     ($s:expr) => {{
@@ -170,7 +174,13 @@ impl Spec {
         let (at, len) = text!(program);
         // SAFETY: valid text, and a place for the result.
         assert_eq!(unsafe { mcp_supervised_spec_new(at, len, &mut spec) }, 0);
-        Self(spec)
+        Self { spec, judged: Some(Judged::Whole) }
+    }
+
+    /// The host says nonsense to this server on purpose: only so much of the recorded lines is looked at.
+    pub fn judged(mut self, judged: Judged) -> Self {
+        self.judged = Some(judged);
+        self
     }
 
     /// The demo server in raw mode, with flags.
@@ -183,38 +193,49 @@ impl Spec {
         flags.iter().fold(Self::new(demo_server()).mode(MCP_SUPERVISED_MODE_MODERN), |spec, flag| spec.arg(flag))
     }
 
+    /// The demo server as one of the older revisions that ends itself when a rule of theirs is broken, in the default mode.
+    pub fn legacy(revision: &str, flags: &[&str]) -> Self {
+        let spec = Self::new(demo_server()).arg("--legacy").arg(revision).arg("--strict");
+        flags.iter().fold(spec, |spec, flag| spec.arg(flag))
+    }
+
+    /// The demo server in the default mode.
+    pub fn auto(flags: &[&str]) -> Self {
+        flags.iter().fold(Self::new(demo_server()), |spec, flag| spec.arg(flag))
+    }
+
     /// How long a life may take to begin.
     pub fn start_timeouts(self, probe_ms: u64, start_ms: u64) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_start_timeouts(self.0, probe_ms, start_ms) };
+        let status = unsafe { mcp_supervised_spec_start_timeouts(self.raw(), probe_ms, start_ms) };
         self.ok(status)
     }
 
     /// Lost requests that only read are sent again.
     pub fn retry(self) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_retry_lost_requests(self.0, 1) };
+        let status = unsafe { mcp_supervised_spec_retry_lost_requests(self.spec, 1) };
         self.ok(status)
     }
 
     /// What is known of the server is asked for again after a restart.
     pub fn rediscover(self) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_rediscover(self.0, 1) };
+        let status = unsafe { mcp_supervised_spec_rediscover(self.spec, 1) };
         self.ok(status)
     }
 
     /// Timeouts of its requests.
     pub fn timeouts(self, idle_ms: u64, max_ms: u64) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_request_timeouts(self.0, idle_ms, max_ms) };
+        let status = unsafe { mcp_supervised_spec_request_timeouts(self.spec, idle_ms, max_ms) };
         self.ok(status)
     }
 
     /// A host that does not keep up loses notifications.
     pub fn shed(self) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_shed(self.0, 1) };
+        let status = unsafe { mcp_supervised_spec_shed(self.spec, 1) };
         self.ok(status)
     }
 
@@ -224,7 +245,7 @@ impl Spec {
     }
 
     pub fn raw(&self) -> *mut mcp_supervised_spec {
-        self.0
+        self.spec
     }
 
     fn ok(self, status: i32) -> Self {
@@ -235,14 +256,14 @@ impl Spec {
     pub fn arg(self, arg: impl AsRef<[u8]>) -> Self {
         let (at, len) = text!(arg);
         // SAFETY: a live spec and valid text.
-        let status = unsafe { mcp_supervised_spec_arg(self.0, at, len) };
+        let status = unsafe { mcp_supervised_spec_arg(self.spec, at, len) };
         self.ok(status)
     }
 
     pub fn cwd(self, dir: impl AsRef<[u8]>) -> Self {
         let (at, len) = text!(dir);
         // SAFETY: a live spec and valid text.
-        let status = unsafe { mcp_supervised_spec_cwd(self.0, at, len) };
+        let status = unsafe { mcp_supervised_spec_cwd(self.spec, at, len) };
         self.ok(status)
     }
 
@@ -250,43 +271,44 @@ impl Spec {
         let (name, name_len) = text!(name);
         let (value, value_len) = text!(value);
         // SAFETY: a live spec and valid text.
-        let status = unsafe { mcp_supervised_spec_env(self.0, name, name_len, value, value_len) };
+        let status = unsafe { mcp_supervised_spec_env(self.spec, name, name_len, value, value_len) };
         self.ok(status)
     }
 
     pub fn env_mode(self, mode: mcp_supervised_env_mode) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_env_mode(self.0, mode as u32) };
+        let status = unsafe { mcp_supervised_spec_env_mode(self.spec, mode as u32) };
         self.ok(status)
     }
 
-    pub fn mode(self, mode: mcp_supervised_mode) -> Self {
+    pub fn mode(mut self, mode: mcp_supervised_mode) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_mode(self.0, mode as u32) };
+        let status = unsafe { mcp_supervised_spec_mode(self.spec, mode as u32) };
+        self.judged = (mode as u32 != MCP_SUPERVISED_MODE_RAW as u32).then_some(Judged::Whole);
         self.ok(status)
     }
 
     pub fn restart(self, max: u32, delay_ms: u64, window_ms: u64) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_restart(self.0, max, delay_ms, window_ms) };
+        let status = unsafe { mcp_supervised_spec_restart(self.spec, max, delay_ms, window_ms) };
         self.ok(status)
     }
 
     pub fn stop_grace(self, close_ms: u64, kill_ms: u64) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_stop_grace(self.0, close_ms, kill_ms) };
+        let status = unsafe { mcp_supervised_spec_stop_grace(self.spec, close_ms, kill_ms) };
         self.ok(status)
     }
 
     pub fn limit(self, kind: mcp_supervised_limit, value: u64) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_limit(self.0, kind as u32, value) };
+        let status = unsafe { mcp_supervised_spec_limit(self.spec, kind as u32, value) };
         self.ok(status)
     }
 
     pub fn stderr(self, mode: mcp_supervised_stderr_mode) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_stderr(self.0, mode as u32) };
+        let status = unsafe { mcp_supervised_spec_stderr(self.spec, mode as u32) };
         self.ok(status)
     }
 }
@@ -294,7 +316,7 @@ impl Spec {
 impl Drop for Spec {
     fn drop(&mut self) {
         // SAFETY: made by `spec_new`, not used again.
-        unsafe { mcp_supervised_spec_free(self.0) };
+        unsafe { mcp_supervised_spec_free(self.spec) };
     }
 }
 
@@ -372,6 +394,12 @@ impl Host {
     }
 
     pub fn try_add(&mut self, spec: &Spec, data: u64) -> Result<u64, i32> {
+        if let Some(folder) = spec.judged.and_then(Judged::folder) {
+            let ((name, name_len), (value, value_len)) =
+                (text!(recorded::OF_THE_SERVER), text!(folder.as_os_str().as_encoded_bytes()));
+            // SAFETY: a live spec and valid text.
+            assert_eq!(unsafe { mcp_supervised_spec_env(spec.raw(), name, name_len, value, value_len) }, 0);
+        }
         let mut peer = 0;
         // SAFETY: live objects and a place for the result.
         match unsafe { mcp_supervised_add(self.handle, spec.raw(), data, &mut peer) } {
@@ -519,6 +547,20 @@ impl Host {
         unsafe { mcp_supervised_cancel(self.handle, peer, request, at, len) }
     }
 
+    /// Answers a request of the server.
+    pub fn respond(&mut self, peer: u64, token: u64, result: impl AsRef<[u8]>) -> i32 {
+        let (at, len) = text!(result);
+        // SAFETY: a live handle and valid text.
+        unsafe { mcp_supervised_respond(self.handle, peer, token, at, len) }
+    }
+
+    /// Answers a request of the server with an error.
+    pub fn respond_error(&mut self, peer: u64, token: u64, code: i64, message: &str, data: &str) -> i32 {
+        let ((at, len), (data, data_len)) = (text!(message), text!(data));
+        // SAFETY: a live handle and valid texts.
+        unsafe { mcp_supervised_respond_error(self.handle, peer, token, code, at, len, data, data_len) }
+    }
+
     /// Polls until a request or stream completes, and gives that event.
     pub fn completion(&mut self, id: u64) -> Event {
         let of = |e: &Event| e.request == id && e.is_complete();
@@ -658,9 +700,11 @@ pub fn wait_gone(pid: i32) {
     }
 }
 
+pub mod recorded;
 pub mod watch;
 
 mod processes;
 mod requests;
 pub use processes::*;
+pub use recorded::Judged;
 pub use requests::*;

@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+#[path = "recorded.rs"]
+mod recorded;
+
 use crate::compiler::{cc, link, run, scratch, strict};
 
 /// What only a hang reaches.
@@ -139,7 +142,15 @@ pub struct Start {
 /// `supervise` with its options and everything behind them.
 pub fn start<S: AsRef<str>>(arguments: &[S]) -> Start {
     let mut command = Command::new(supervise());
-    command.args(arguments.iter().map(AsRef::as_ref));
+    let arguments: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
+    let options = arguments.iter().position(|word| *word == "--").map_or(&arguments[..0], |end| &arguments[..end]);
+    let is_client = |word: &&str| ["--list", "--call", "--listen"].iter().any(|option| word.starts_with(option));
+    if options.iter().any(is_client)
+        && let Some(folder) = recorded::Judged::Whole.folder()
+    {
+        command.arg(format!("--env={}={}", recorded::OF_THE_SERVER, folder.display()));
+    }
+    command.args(arguments);
     command.env_remove("NO_COLOR").env("TERM", "xterm");
     listen_to_signals(&mut command);
     Start { command, read_stdout: true }

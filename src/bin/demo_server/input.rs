@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
+use crate::record::Recorder;
 use crate::server::{self, Server};
 use crate::{methods, process};
 
@@ -17,12 +18,16 @@ pub fn serve(server: &'static Server) {
     let mut pipe = BufReader::with_capacity(64 * 1024, process::own_stdin());
     let mut line = Vec::new();
     let mut lines_read = 0;
-    while read_line(server, &mut pipe, &mut line) {
+    let recorder = Recorder::from_environment();
+    while let Some(is_whole) = read_line(server, &mut pipe, &mut line) {
         lines_read += 1;
         if let Some(path) = &server.options.record {
             line.push(b'\n');
             server::append(path, &line);
             line.pop();
+        }
+        if let Some(recorder) = recorder.as_ref().filter(|_| is_whole) {
+            recorder.line(server, &line);
         }
         if server.options.exit_after_read == Some(lines_read) {
             server.options.death.happen();
@@ -42,17 +47,18 @@ pub fn serve(server: &'static Server) {
     server.leave(server.options.end_streams);
 }
 
-/// The next line without its end (LF, or CR LF). False at the end of input; a last line without LF still counts.
-fn read_line(server: &Server, pipe: &mut BufReader<File>, line: &mut Vec<u8>) -> bool {
+/// The next line without its end (LF, or CR LF), and whether it had one. `None` at the end of input; a last line without LF still
+/// counts.
+fn read_line(server: &Server, pipe: &mut BufReader<File>, line: &mut Vec<u8>) -> Option<bool> {
     let mut notes_owed = server.options.notes_midline;
     loop {
         let bytes = match pipe.fill_buf() {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(_) => return !line.is_empty(),
+            Err(_) => return (!line.is_empty()).then_some(false),
         };
         if bytes.is_empty() {
-            return !line.is_empty();
+            return (!line.is_empty()).then_some(false);
         }
         let end = bytes.iter().position(|&byte| byte == b'\n');
         line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
@@ -62,7 +68,7 @@ fn read_line(server: &Server, pipe: &mut BufReader<File>, line: &mut Vec<u8>) ->
             while line.last() == Some(&b'\r') {
                 line.pop();
             }
-            return true;
+            return Some(true);
         }
         // A server that writes while its reader is in the middle of a message: the classic mutual block.
         if line.len() >= MIDLINE {

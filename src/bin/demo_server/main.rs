@@ -29,6 +29,7 @@ mod methods;
 mod options;
 mod output;
 mod process;
+mod record;
 mod server;
 mod strict;
 mod tools;
@@ -44,6 +45,7 @@ fn main() {
         Ok(Start::Help) => print!("{}{}", options::help(), tools::help()),
         Ok(Start::Grandchild { seconds, chatter_ms }) => process::be_grandchild(seconds, chatter_ms),
         Ok(Start::Wrapper(arguments)) => process::be_wrapper(&arguments),
+        Ok(Start::Tee(arguments)) => record::be_tee(&arguments),
         Ok(Start::Serve(options)) => live(*options),
         Err(why) => {
             eprintln!("mcp-supervised-demo-server: {why}");

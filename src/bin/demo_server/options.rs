@@ -18,6 +18,7 @@ const FLAGS: &[Flag] = &[
     ("--help", "", "print this and exit"),
     ("--", "", "everything behind it is ignored (but seen by the tool `args`)"),
     ("--wrap", "", "must come first: be a launcher that runs the server with the flags behind it as a child"),
+    ("--tee", "", "must come first: run the program behind it as a server, and record what it is told (see record.rs)"),
     ("--be-grandchild", "SECONDS", "must come first: hold the inherited descriptors, do nothing, exit 0"),
     // Lives.
     ("--lives", "FILE", "append this pid to FILE; the number of lines is the number of this life"),
@@ -110,6 +111,8 @@ pub enum Start {
     Grandchild { seconds: u64, chatter_ms: Option<u64> },
     /// Run the server as a child.
     Wrapper(Vec<OsString>),
+    /// Stand between a client and another server.
+    Tee(Vec<OsString>),
     /// Be the server.
     Serve(Box<Options>),
 }
@@ -223,6 +226,7 @@ impl Options {
         match arguments.first().and_then(|first| first.to_str()) {
             Some("--help") => return Ok(Start::Help),
             Some("--wrap") => return Ok(Start::Wrapper(arguments[1..].to_vec())),
+            Some("--tee") => return Ok(Start::Tee(arguments[1..].to_vec())),
             Some("--be-grandchild") => {
                 let value = |at: usize| arguments.get(at).and_then(|value| value.to_str()?.parse().ok());
                 return Ok(Start::Grandchild { seconds: value(1).unwrap_or(0), chatter_ms: value(3) });

@@ -1,5 +1,6 @@
 //! What happens to a connection: bytes, ends of streams, the exit, deadlines. Rules L2 to L7, W1 to W3, F1.
 
+use crate::core::chunk::READ_BYTES;
 use crate::core::client::inbound::{Inbound, Moment};
 use crate::core::client::{Out, Wire};
 use crate::core::connection::{Action, Connection, Ctx, ExitReport, StdinReport};
@@ -42,7 +43,8 @@ impl Peer {
         self.take_lines(ctx, lines)
     }
 
-    /// Turns up to `lines` lines into events while the host has room, and says how many it took.
+    /// Turns up to `lines` lines into events while the host has room, and says how many it took; a large one counts for all that are
+    /// left.
     pub fn take_lines(&mut self, ctx: &mut Ctx<'_>, lines: usize) -> usize {
         let mut taken = 0;
         while taken < lines && self.has_room() {
@@ -53,7 +55,9 @@ impl Peer {
             let Some(frame) = conn.framer.next_line() else {
                 break;
             };
-            taken += 1;
+            // A large line ends the turn: its buffer comes back with the next poll, still in the processor's cache, and the next large
+            // line is read into it.
+            taken += if frame.bytes().len() > READ_BYTES { lines - taken } else { 1 };
             if !served {
                 self.take_early_line(ctx, &frame);
                 continue;
@@ -145,6 +149,9 @@ impl Peer {
     /// What broke the connection is an ERROR at once, except for a replacement that does not serve yet: its one ERROR comes
     /// when it is gone, and says it then (L11).
     pub(super) fn tell_broken(&mut self, fault: Fault, text: String) {
+        if let State::Starting { start, .. } = &mut self.state {
+            start.heard = true;
+        }
         match &mut self.state {
             State::Starting { conn, start } if conn.life > 1 => {
                 start.failure.get_or_insert(text);

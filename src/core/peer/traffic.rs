@@ -139,6 +139,12 @@ impl Peer {
         Ok(self.client.as_deref().ok_or(RAW)?.known())
     }
 
+    /// What the connection speaks, or the last one did.
+    #[cfg(test)]
+    pub fn spoken(&self) -> crate::core::era::Spoken {
+        self.spoken
+    }
+
     /// Whether a request's deadline passed, so that stdout is to be read before it is judged (R4).
     pub fn judges(&self, now: u64) -> bool {
         self.client.as_deref().is_some_and(|client| client.judges(now))
@@ -162,6 +168,12 @@ impl Peer {
         }
         self.mind_client(ctx);
         self.mind_flushed(ctx);
+    }
+
+    /// Sets the deadline of the client to what it is by now, or drops it.
+    pub fn renew_client_deadline(&mut self, ctx: &mut Ctx<'_>) {
+        ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Client);
+        self.mind_client(ctx);
     }
 
     /// Keeps the one deadline of the client no later than its earliest. One that turns out too early costs a turn; moving it

@@ -8,6 +8,7 @@ use std::ops::{Deref, DerefMut};
 use serde_json::{Value, json};
 
 use super::harness::{Rig, policy, render, short};
+use super::record::Recorder;
 use crate::core::client::Options;
 use crate::core::event::{Event, flag};
 use crate::core::log::Level;
@@ -38,6 +39,7 @@ pub struct Caller {
     life: u32,
     part: Vec<u8>,
     lines: Vec<String>,
+    recorder: Recorder,
     next_id: u64,
     completed: BTreeSet<u64>,
 }
@@ -79,6 +81,7 @@ impl Caller {
             life: 0,
             part: Vec::new(),
             lines: Vec::new(),
+            recorder: Recorder::default(),
             next_id: 1,
             completed: BTreeSet::new(),
         }
@@ -104,6 +107,9 @@ impl Caller {
     pub fn ask_with(&mut self, method: &str, params: &str, options: Options) -> Result<u64, &'static str> {
         let (now, id) = (self.now, self.id());
         let options = Options { user_data: user_data(self.next_id), ..options };
+        if options.meta_verbatim {
+            self.recorder.is_verbatim(self.next_id);
+        }
         let answer = self.sup.request(now, id, method, params.as_bytes(), &options);
         self.accepted(answer)
     }
@@ -225,6 +231,7 @@ impl Caller {
             self.rig.wrote_bytes(bytes.len());
             for byte in bytes {
                 if byte == b'\n' {
+                    self.recorder.line(&self.part);
                     self.lines.push(String::from_utf8(std::mem::take(&mut self.part)).unwrap());
                 } else {
                     self.part.push(byte);

@@ -5,6 +5,7 @@ mod caller;
 mod client_world;
 mod harness;
 mod ledger;
+mod record;
 mod states;
 mod watch;
 mod world;

@@ -1,7 +1,7 @@
 //! Rules R3 and R5: the two deadlines of a request, and its end by the host, in each state of table L.
 
 use super::caller::{Caller, retrying, with_client};
-use super::harness::policy;
+use super::harness::{Rig, policy};
 use crate::core::budget::MaxRestarts;
 use crate::core::client::Options;
 use crate::core::log::Level;
@@ -365,4 +365,28 @@ fn l_table_closed_comes_before_would_block() {
     assert_eq!(caller.ask("tools/list", "{}"), Err("TOO_MANY"));
     caller.die(0);
     assert_eq!(caller.ask("tools/list", "{}"), Err("CLOSED"));
+}
+
+#[test]
+fn h01_many_peers_without_traffic_wake_the_handle_once() {
+    let policies = vec![policy(); 50];
+    let mut rig = Rig::with(&policies, Level::Server);
+    let wait = |idle| Options { idle: Some(ms(idle)), ceiling: Some(NEVER), ..Options::default() };
+    for peer in 0..50 {
+        rig.on(peer).start();
+        rig.sup.request(rig.now, rig.id(), "tools/call", b"{}", &wait(1_000 + peer as u64)).unwrap();
+        rig.feed(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n");
+    }
+    // One of them still waits.
+    let waits = rig.on(17).id();
+    rig.sup.request(rig.now, waits, "tools/call", b"{}", &wait(30_000)).unwrap();
+    rig.take();
+    let mut wakes = Vec::new();
+    while let Some(wait) = rig.deadline() {
+        wakes.push(wait);
+        let at = rig.now + ms(wait);
+        rig.advance_to(at);
+        rig.take();
+    }
+    assert_eq!(wakes, [1_000, 29_000]);
 }
