@@ -240,7 +240,7 @@ impl Peer {
                 let before = budget.clone();
                 let next = budget.decide(ctx.now, slow).into();
                 let by_itself = matches!(death, Death::Exit | Death::Stdout | Death::Stdin);
-                let doom = Doom { next, budget: before, by_itself, owes_writable: conn.owes_writable };
+                let doom = Doom { next, budget: before, by_itself };
                 State::Starting { conn, start: Start { doom: Some(doom), ..start } }
             }
             State::Draining { mut conn } => {
@@ -297,7 +297,10 @@ impl Peer {
             return;
         }
         self.state = match std::mem::replace(&mut self.state, State::Closed) {
-            State::Starting { conn, start: Start { doom: Some(doom), .. } } => State::Ending { conn, next: doom.next },
+            State::Starting { mut conn, start: Start { doom: Some(doom), .. } } => {
+                conn.owes_writable = false;
+                State::Ending { conn, next: doom.next }
+            }
             same => same,
         };
     }

@@ -94,8 +94,6 @@ pub(super) struct Doom {
     pub budget: Budget,
     /// Nobody has made the process leave.
     pub by_itself: bool,
-    /// The host was owed a WRITABLE.
-    pub owes_writable: bool,
 }
 
 #[derive(Debug)]
