@@ -51,7 +51,10 @@ impl Frame {
     pub fn made(mut line: Vec<u8>) -> Self {
         let end = line.len() as u32;
         line.push(0);
-        Self { chunk: Chunk::freeze(line, &Pool::new(), &Rc::default()), line: Line { start: 0, end, seen: Seen::NOTHING } }
+        Self {
+            chunk: Chunk::freeze(line, &Pool::new(), &Rc::default()),
+            line: Line { start: 0, end, seen: Seen::NOTHING },
+        }
     }
 
     /// The bytes of the line.

@@ -27,6 +27,8 @@ pub struct Seen {
     not_to_be_cancelled: HashSet<String>,
     /// Whether `notifications/initialized` came.
     initialized: bool,
+    /// URIs it wants to hear of, or wanted to before it heard that it may not.
+    wanted: HashSet<String>,
 }
 
 /// Ends the process if a message breaks a rule. It is looked at before it takes effect.
@@ -65,7 +67,7 @@ fn broken_rule(server: &Server, message: &Map<String, Value>) -> Option<&'static
                 "initialize" => server.in_session().then_some("the handshake is done once"),
                 _ if !server.in_session() => Some("only ping may come before the answer of initialize"),
                 _ if !seen.initialized => Some("only ping may come before notifications/initialized"),
-                _ => against_the_session(server, method, params),
+                _ => against_the_session(server, &mut seen, method, params),
             }
         }
         (Some("notifications/initialized"), None) => {
@@ -88,16 +90,19 @@ fn broken_rule(server: &Server, message: &Map<String, Value>) -> Option<&'static
 }
 
 /// What depends on what the server has declared, and on what was subscribed.
-fn against_the_session(server: &Server, method: &str, params: Option<&Value>) -> Option<&'static str> {
+fn against_the_session(server: &Server, seen: &mut Seen, method: &str, params: Option<&Value>) -> Option<&'static str> {
     let capabilities = server.capabilities();
-    let uri = || params.map_or("", |params| params["uri"].as_str().unwrap_or_default());
+    let uri = params.map_or("", |params| params["uri"].as_str().unwrap_or_default());
     match method {
         "logging/setLevel" if capabilities.get("logging").is_none() => Some("logging was not declared"),
         "resources/subscribe" | "resources/unsubscribe" if capabilities["resources"]["subscribe"] != true => {
             Some("subscriptions were not declared")
         }
-        "resources/subscribe" if lock(&server.subscribed).contains(uri()) => Some("this URI is subscribed already"),
-        "resources/unsubscribe" if !lock(&server.subscribed).contains(uri()) => Some("this URI is not subscribed"),
+        "resources/subscribe" => {
+            seen.wanted.insert(uri.to_owned());
+            lock(&server.subscribed).contains(uri).then_some("this URI is subscribed already")
+        }
+        "resources/unsubscribe" => (!seen.wanted.remove(uri)).then_some("this URI is not subscribed"),
         _ => None,
     }
 }
