@@ -80,6 +80,7 @@ impl CHost {
     }
 
     /// Runs the host inside another program.
+    #[allow(dead_code, reason = "each test file uses its part")]
     pub fn under(mut self, program: &str, args: &[&str]) -> Self {
         let mut command = Command::new(program);
         command.args(args).arg(self.command.get_program()).args(self.command.get_args());
