@@ -26,7 +26,7 @@ import inspect
 import json
 import os
 from collections import deque
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Coroutine, Dict, List, Mapping, Optional, Sequence, Tuple
 
 __all__ = [
     "CloseReason", "Era", "Error", "Event", "Flag", "Host", "Kind", "LogLevel", "MessageKind", "Mode", "NEVER", "NO_RESTART",
@@ -256,7 +256,7 @@ def _lib() -> Any:
 
 def version() -> str:
     """The version of the library that is loaded."""
-    return _lib().version().decode()
+    return str(_lib().version().decode())
 
 
 class Error(Exception):
@@ -458,6 +458,10 @@ def _text(text: bytes) -> Tuple[bytes, int]:
     return text, len(text)
 
 
+#: What a request is until it is awaited.
+_Answer = Coroutine[Any, Any, Result]
+
+
 class _Call:
     def __init__(self, future: "asyncio.Future[Event]", on_progress: Optional[Callable[[Any], None]]) -> None:
         self.future = future
@@ -574,14 +578,14 @@ class Server:
 
     # Typed calls. Keywords are those of `request`, and `meta` for a `_meta` of the host's own.
 
-    def _typed(self, method: str, members: Dict[str, Any], options: Dict[str, Any]) -> Any:
+    def _typed(self, method: str, members: Dict[str, Any], options: Dict[str, Any]) -> _Answer:
         for option, name in (("meta", "_meta"), ("input_responses", "inputResponses"), ("request_state", "requestState")):
             value = options.pop(option, None)
             if value is not None:
                 members[name] = value
         return self.request(method, Raw(_object(members)), **options)
 
-    def _list(self, method: str, cursor: Optional[str], options: Dict[str, Any]) -> Any:
+    def _list(self, method: str, cursor: Optional[str], options: Dict[str, Any]) -> _Answer:
         return self._typed(method, {} if cursor is None else {"cursor": cursor}, options)
 
     async def discover(self, **options: Any) -> Result:
@@ -619,7 +623,7 @@ class Server:
         """Proposals for a variable of a resource template."""
         return await self._complete({"type": "ref/resource", "uri": template}, argument, begun, known, options)
 
-    def _complete(self, reference: Any, argument: str, begun: str, known: Any, options: Dict[str, Any]) -> Any:
+    def _complete(self, reference: Any, argument: str, begun: str, known: Any, options: Dict[str, Any]) -> _Answer:
         members = {"ref": reference, "argument": {"name": argument, "value": begun}}
         if known is not None:
             members["context"] = {"arguments": known}

@@ -19,7 +19,7 @@ SERVER = os.environ.get("MCP_SUPERVISED_DEMO_SERVER", "mcp-supervised-demo-serve
 
 
 def text_of(result: mcp_supervised.Result) -> str:
-    return result.json()["content"][0]["text"]
+    return str(result.json()["content"][0]["text"])
 
 
 class Test(unittest.IsolatedAsyncioTestCase):
@@ -210,7 +210,12 @@ class Test(unittest.IsolatedAsyncioTestCase):
 
     async def test_wakeup_from_threads(self) -> None:
         server = self.start()
-        threads = [threading.Thread(target=lambda: [self.host.wakeup() for _ in range(100)]) for _ in range(10)]
+
+        def ring() -> None:
+            for _ in range(100):
+                self.host.wakeup()
+
+        threads = [threading.Thread(target=ring) for _ in range(10)]
         for thread in threads:
             thread.start()
         for n in range(100):
@@ -232,7 +237,7 @@ class Test(unittest.IsolatedAsyncioTestCase):
 class OlderServers(Test):
     """Servers of revisions before 2026-07-28: the handshake, emulation, and questions to the client."""
 
-    CAN = {"elicitation": {}, "sampling": {}}
+    CAN: Any = {"elicitation": {}, "sampling": {}}
     ELICIT = {"method": "elicitation/create", "params": {"message": "name?"}}
 
     def start(self, *args: str, **options: Any) -> mcp_supervised.Server:
