@@ -715,6 +715,7 @@ class Host:
         self._events = (_RawEvent * _EVENTS)()
         self._queued = self._waiting = 0
         self._watched = False
+        self._broken: Optional[Error] = None
         self._shut_down: "asyncio.Future[None]" = self._loop.create_future()
         config, why = _P(), ctypes.create_string_buffer(256)
         lib = _lib()
@@ -865,6 +866,8 @@ class Host:
     def _call(self, name: str, *arguments: Any) -> int:
         if not self._handle:
             raise Error(-3, "the host was freed")
+        if self._broken is not None:
+            raise self._broken
         return self._judge(getattr(_lib(), name)(self._handle, *arguments))
 
     def _judge(self, status: int) -> int:
@@ -887,7 +890,7 @@ class Host:
     # answer: it may be the reader itself, who would wait for ever.
 
     def _watch(self) -> None:
-        wanted = bool(self._handle) and (self._queued < _ENOUGH or self._waiting > 0)
+        wanted = bool(self._handle) and self._broken is None and (self._queued < _ENOUGH or self._waiting > 0)
         if wanted and not self._watched:
             self._loop.add_reader(self._fd, self._on_readable)
             self._watched = True
@@ -903,6 +906,7 @@ class Host:
             count = self._call("poll", self._events, ctypes.sizeof(_RawEvent), _EVENTS, 0)
         except Error as error:
             # The handle is of no use any more, and its descriptor would call for ever.
+            self._broken = error
             self._unwatch()
             self._abandon(error)
             raise

@@ -145,8 +145,7 @@ class Test(unittest.IsolatedAsyncioTestCase):
         server = self.start()
         stream = server.listen(tools=True)
         await stream.__anext__()
-        calls = [server.call_tool("silent"), stream.__anext__(), server.closed(), self.host.shutdown()]
-        waiting = [asyncio.ensure_future(call) for call in calls]
+        waiting = [asyncio.ensure_future(call) for call in (server.call_tool("silent"), stream.__anext__(), server.closed())]
         await self.until(lambda: self.host._waiting == 1)
         call = self.host._call
 
@@ -158,7 +157,11 @@ class Test(unittest.IsolatedAsyncioTestCase):
         self.host._call = broken  # type: ignore[method-assign]
         self.host.wakeup()
         ended = await asyncio.gather(*waiting, return_exceptions=True)
-        self.assertEqual([getattr(end, "name", end) for end in ended], ["E_IO", "E_IO", None, None])
+        self.assertEqual([getattr(end, "name", end) for end in ended], ["E_IO", "E_IO", None])
+        self.host._call = call  # type: ignore[method-assign]
+        with self.assertRaises(Error) as caught:
+            await server.list_tools()
+        self.assertEqual(caught.exception.name, "E_IO")
         self.assertEqual(len(self.problems), 1)
         self.problems.clear()
 
