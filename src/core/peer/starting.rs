@@ -328,7 +328,6 @@ impl Peer {
         let text = "the server left when it was asked which revision it speaks, as some older ones do: it is started once more \
                     and asked the older way, which costs nothing";
         self.log(Level::Warning, text.to_owned());
-        conn.owes_writable |= doom.owes_writable;
         self.state = State::Respawning { conn: Box::new(conn) };
         ctx.actions.push_back(Action::Spawn(ctx.slot));
     }

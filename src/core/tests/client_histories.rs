@@ -14,7 +14,7 @@ use super::client_world::{ASKS, ClientWorld};
 use super::harness::policy;
 use crate::core::budget::MaxRestarts;
 use crate::core::peer::StateName;
-use crate::core::policy::{ClientPolicy, Limits, Policy};
+use crate::core::policy::{ClientPolicy, Limits, Mode, Policy};
 use crate::core::time::ms;
 
 /// One thing that happens.
@@ -44,8 +44,13 @@ enum Step {
     Exits {
         with_pipes: bool,
     },
+    /// The server does what makes its connection serve.
+    Hands(usize),
+    /// The server reads everything and leaves without a word.
+    Leaves,
+    Responds(usize),
     /// A death and what leads to the next life.
-    NextLife,
+    NextLife(usize),
     Turn(usize),
     Poll(usize),
     Settle,
@@ -69,12 +74,15 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0usize..8).prop_map(Cancel),
         6 => Just(Serves),
         25 => prop_oneof![0usize..200, Just(usize::MAX)].prop_map(Reads),
-        45 => (0usize..8, 0usize..18).prop_map(|(pick, how)| Answers { pick, how }),
-        1 => prop_oneof![4 => Just(Note), 1 => (18usize..19).prop_map(|how| Answers { pick: 0, how })],
+        45 => (0usize..8, 0usize..25).prop_map(|(pick, how)| Answers { pick, how }),
+        1 => prop_oneof![4 => Just(Note), 1 => (25usize..26).prop_map(|how| Answers { pick: 0, how })],
         6 => Just(Note),
         2 => (0u8..2).prop_map(LetsGo),
         3 => any::<bool>().prop_map(|with_pipes| Exits { with_pipes }),
-        6 => Just(NextLife),
+        6 => (0usize..8).prop_map(NextLife),
+        8 => (0usize..8).prop_map(Hands),
+        2 => Just(Leaves),
+        5 => (0usize..8).prop_map(Responds),
         15 => (1usize..5).prop_map(Turn),
         25 => prop_oneof![0usize..5, Just(usize::MAX)].prop_map(Poll),
         6 => Just(Settle),
@@ -92,9 +100,20 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         3 => Just(MaxRestarts::Unlimited),
     ];
     let client = (any::<bool>(), any::<bool>(), any::<bool>(), prop_oneof![Just(4usize), Just(50)], any::<bool>());
-    (max, prop_oneof![3 => Just(true), 1 => Just(false)], 1usize..8, client).prop_map(
-        |(max_restarts, serves_at_once, event_queue, (retry, shed, rediscover, max_in_flight, has_extensions))| {
+    let mode = prop_oneof![2 => Just(Mode::Modern), 3 => Just(Mode::Auto), 1 => Just(Mode::Legacy)];
+    (max, prop_oneof![3 => Just(true), 1 => Just(false)], 1usize..8, client, mode).prop_map(
+        |(
+            max_restarts,
+            serves_at_once,
+            event_queue,
+            (retry, shed, rediscover, max_in_flight, has_extensions),
+            mode,
+        )| {
+            // Nobody else says when a connection serves that has to find it out.
+            let serves_at_once = serves_at_once || mode != Mode::Modern;
+            let capabilities = if has_extensions { r#"{"roots":{},"extensions":{"x":{}}}"# } else { "{}" }.to_owned();
             Policy {
+                mode,
                 max_restarts,
                 serves_at_once,
                 restart_delay: ms(20),
@@ -116,6 +135,8 @@ fn any_policy() -> impl Strategy<Value = Policy> {
                     rediscover,
                     max_in_flight,
                     has_extensions,
+                    capabilities,
+                    log_level: retry.then(|| "info".to_owned()),
                     idle_timeout: ms(200),
                     max_timeout: ms(500),
                     probe_timeout: ms(100),
@@ -142,13 +163,17 @@ fn play(world: &mut ClientWorld, step: Step) {
         Note => world.writes_note(),
         LetsGo(end) => world.lets_go(end),
         Exits { with_pipes } => world.exits(with_pipes),
-        NextLife => {
+        Hands(pick) => world.shakes_hands(pick),
+        Leaves => world.leaves(),
+        Responds(pick) => world.responds(pick),
+        NextLife(pick) => {
             world.exits(true);
             world.serve(usize::MAX);
             world.poll(usize::MAX);
             world.advance(25, true);
             world.poll(usize::MAX);
             world.serves();
+            world.shakes_hands(pick);
             world.reads(usize::MAX);
             world.answers(0, 0);
             world.serve(usize::MAX);
@@ -192,6 +217,9 @@ fn l16_random_histories_complete_everything_exactly_once() {
             play(&mut world, step);
         }
         finish(&mut world);
+        if world.was_shy() {
+            *told.lock().unwrap().entry("shy").or_default() += 1;
+        }
         for (what, count) in world.ledger.counts() {
             *told.lock().unwrap().entry(what).or_default() += count;
         }
@@ -217,6 +245,11 @@ fn l16_random_histories_complete_everything_exactly_once() {
         "retried",
         "input",
         "renegotiated",
+        "ready",
+        "emulated",
+        "token",
+        "responded",
+        "shy",
     ];
     for way in ways {
         assert!(cases < 800 || told.get(way).is_some_and(|count| *count > 0), "nothing ended so: {way}");

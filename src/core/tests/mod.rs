@@ -3,6 +3,7 @@
 
 mod caller;
 mod client_world;
+mod handshake;
 mod harness;
 mod ledger;
 mod record;
