@@ -52,6 +52,7 @@ int32_t check(const char *what, int32_t status) {
 mcp_supervised_peer launch_with(const char *first, const char *second, uint64_t timeout_ms) {
     mcp_supervised_spec *spec = NULL;
     check("spec_new", mcp_supervised_spec_new(server, MCP_SUPERVISED_CSTR, &spec));
+    check("mode", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_MODERN));
     if (first) check("spec_arg", mcp_supervised_spec_arg(spec, first, MCP_SUPERVISED_CSTR));
     if (second) check("spec_arg", mcp_supervised_spec_arg(spec, second, MCP_SUPERVISED_CSTR));
     check("client_info",
