@@ -279,12 +279,12 @@ impl Supervisor {
         self.slots.get_mut(slot as usize)?.peer.as_mut()?.stdout_room()
     }
 
-    /// `count` bytes were read into that room; at most `lines` lines are taken now. Says how many were.
+    /// `count` bytes were read into that room; at most `lines` lines are taken now. Says how many were, as `take_lines` counts.
     pub fn stdout_read(&mut self, now: Nanos, slot: u32, count: usize, lines: usize) -> usize {
         self.with(now, slot, |peer, ctx| peer.stdout_read(ctx, count, lines)).unwrap_or(0)
     }
 
-    /// At most `lines` more lines of what was read are taken. Says how many were.
+    /// At most `lines` more lines of what was read are taken. Says how many were; a large one counts for `TURN_LINES`.
     pub fn take_lines(&mut self, now: Nanos, slot: u32, lines: usize) -> usize {
         self.with(now, slot, |peer, ctx| peer.take_lines(ctx, lines)).unwrap_or(0)
     }
