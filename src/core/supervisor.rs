@@ -68,7 +68,7 @@ pub struct Supervisor {
     drained: Vec<u32>,
     /// Peers whose queue has room again: the next turn goes on with what stood still meanwhile (F1).
     eased: Vec<u32>,
-    /// Peers that hold more memory than they need without traffic.
+    /// Peers that may hold more memory than they need without traffic.
     bulky: Vec<u32>,
     woken: bool,
     shutdown: Shutdown,
@@ -448,7 +448,9 @@ impl Supervisor {
             let peer = self.slots[*slot as usize].peer.as_deref_mut();
             peer.is_some_and(|peer| {
                 peer.trim();
-                peer.in_bulky = peer.is_bulky();
+                // What a peer keeps now it needs until something happens to it, which lists it again. That the host takes its
+                // events does not, and while it has not the handle is readable anyway.
+                peer.in_bulky = !peer.queue.is_empty() && peer.is_bulky();
                 peer.in_bulky
             })
         });
