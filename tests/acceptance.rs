@@ -1,5 +1,5 @@
-//! docs/acceptance.md is complete and true: every row of its scope is there once, every test it names exists, and what differs or
-//! does not apply is argued.
+//! docs/acceptance.md and docs/faults.md are complete and true: every row of their scope is there once, every test they name
+//! exists, and what differs or does not apply is argued.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,6 +10,18 @@ const REASON: usize = 60;
 
 /// How many traps there are.
 const TRAPS: u32 = 28;
+
+/// The faults that were reported, by what they are about; the last are cases that other clients get wrong.
+const FAULTS: [(&str, &str); 8] = [
+    ("FR", "01 02 03 05 06 08 09 12 15 17 19 20"),
+    ("CO", "01 03 05 07 09 10 11"),
+    ("BP", "01 03 05 06"),
+    ("LT", "01 02 03 05 09 10 11 13 14 15 16 18"),
+    ("SP", "01 02 03 04 05 06 07 12"),
+    ("SV", "01 02 05 06 09 11 13 14 15"),
+    ("HO", "01 03 04 06 08"),
+    ("OC", "1 2 3 4 5 6 7 8"),
+];
 
 /// The rows of the matrix, in order.
 fn scope() -> Vec<String> {
@@ -161,6 +173,35 @@ fn every_trap_is_tested_and_no_test_is_forgotten() {
         .filter(|name| name.starts_with("row_") || name.starts_with("trap_"))
         .filter(|name| !named.contains(name))
         .collect();
+    assert!(forgotten.is_empty(), "in no table: {forgotten:?}");
+}
+
+#[test]
+fn every_fault_has_a_test_of_its_name() {
+    let document = fs::read_to_string(root().join("docs/faults.md")).unwrap();
+    let rows = rows(&document, "Fault");
+    let of = |(kind, numbers): &(&str, &str)| numbers.split(' ').map(|n| format!("{kind}-{n}")).collect::<Vec<_>>();
+    let scope: Vec<String> = FAULTS.iter().flat_map(of).collect();
+    assert_eq!(rows.iter().map(|row| row[0].clone()).collect::<Vec<_>>(), scope);
+    assert_eq!(scope.iter().filter(|id| !id.starts_with("OC-")).count(), 57);
+    let every = every_test();
+    let mut named = BTreeSet::new();
+    for row in &rows {
+        let [id, kind, rule, test, ours] = &row[..] else { panic!("{row:?}") };
+        assert!(!kind.is_empty() && !ours.is_empty() && is_rules(rule), "{row:?}");
+        let own = format!("{}_", id.to_lowercase().replace('-', "_"));
+        let names = quoted(test);
+        assert!(names.iter().any(|name| name.starts_with(&own)), "{id} has no {own} test");
+        for name in names {
+            assert!(every.contains(name), "{id}: there is no {name}");
+            named.insert(name.to_owned());
+        }
+    }
+    let is_one = |name: &String| {
+        let kind = FAULTS.iter().any(|(kind, _)| name.starts_with(&format!("{}_", kind.to_lowercase())));
+        kind && name.as_bytes().get(3).is_some_and(u8::is_ascii_digit)
+    };
+    let forgotten: Vec<&String> = every.iter().filter(|name| is_one(name) && !named.contains(*name)).collect();
     assert!(forgotten.is_empty(), "in no table: {forgotten:?}");
 }
 

@@ -229,6 +229,36 @@ fn h03_one_thread_at_a_time_and_wakeup_from_everywhere() {
     host("threads").succeeds();
 }
 
+#[test]
+fn h03_threads_that_do_not_ask_each_other() {
+    host("race").succeeds();
+}
+
+#[test]
+fn h03_threads_that_do_not_ask_each_other_on_an_old_kernel() {
+    without("all", host("race"));
+}
+
+#[test]
+fn h03_a_host_that_blocks_every_signal() {
+    host("blocked_signals").arg("default").succeeds();
+    without("rwf_nosignal", host("blocked_signals").arg("default"));
+    without("all", host("blocked_signals").arg("default"));
+}
+
+#[test]
+fn h03_a_host_that_blocks_the_signal_it_asked_to_have_handled() {
+    host("blocked_signals").arg("sigchld").succeeds();
+    without("pidfd", host("blocked_signals").arg("sigchld"));
+    without("all", host("blocked_signals").arg("sigchld"));
+}
+
+#[test]
+fn p03_a_host_with_two_gibibytes_is_not_copied() {
+    host("large").succeeds();
+    without("all", host("large"));
+}
+
 /// Valgrind knows no pidfds, so this is the fallback as well.
 #[test]
 fn p07_nothing_is_left_of_the_example_under_valgrind() {

@@ -90,12 +90,12 @@ unsafe fn options(given: *const mcp_supervised_request_options) -> Result<Option
     })
 }
 
-/// 0 is the default, the largest number is never.
+/// 0 is the default, the largest number is off. A number that reaches past the end of time is not: a ceiling is still raised to it.
 pub(super) fn timeout(millis: u64) -> Option<Nanos> {
     match millis {
         0 => None,
         MCP_SUPERVISED_NO_TIMEOUT => Some(NEVER),
-        millis => Some(ms(millis)),
+        millis => Some(ms(millis).min(NEVER - 1)),
     }
 }
 
