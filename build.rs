@@ -44,9 +44,20 @@ fn write_header(root: &Path, to: &Path) {
     ));
     // Only the boundary is read: what lies behind it is nobody's business. The header has its functions in this order.
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for file in
-        ["version", "status", "config", "guard", "handle", "spec", "spec_client", "limits", "peer", "traffic", "event"]
-    {
+    for file in [
+        "version",
+        "status",
+        "config",
+        "guard",
+        "handle",
+        "spec",
+        "spec_client",
+        "limits",
+        "peer",
+        "traffic",
+        "respond",
+        "event",
+    ] {
         builder = builder.with_src(root.join("src/ffi").join(file).with_extension("rs"));
     }
     builder.generate().expect("the header can be generated").write_to_file(to);

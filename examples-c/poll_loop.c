@@ -3,10 +3,11 @@
  *
  *     poll_loop [COMMAND [ARGUMENT]...]
  *
- * Starts an MCP server (without arguments the demo server), asks what it can do, opens a stream of notifications, lists the
- * tools and calls one. Then the server is killed in the middle of a call: the host is told how it ended, that the call is
- * over without an answer, and when a replacement comes. The stream goes on there under the same id. A second server that
- * crashes whenever it is started is given up. Exits with 0 if all of this happened in this order.
+ * Starts an MCP server, any one (without arguments the demo server), whatever revision it speaks. Asks what it can do, opens a
+ * stream of notifications, lists the tools and calls one, if there is one that is known to do no harm. Then the server is killed
+ * in the middle of a request: the host is told how it ended, that the request is over without an answer, and when a replacement
+ * comes. The stream goes on there under the same id. A second server that crashes whenever it is started is given up. Exits with
+ * 0 if all of this happened in this order.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -26,8 +27,10 @@
 #define MAX_EVENTS 64
 #define MAX_SHOWN 256 /* bytes of a message */
 
-/* What has to happen, in this order. A request carries the step that its completion is, as its user_data. */
+/* What has to happen, in this order, unless the server cannot. A request carries the step that its completion is, as its
+ * user_data. */
 enum step {
+    READY,
     DISCOVERED,
     LISTENING,
     LISTED,
@@ -48,6 +51,7 @@ enum step {
 };
 
 static const char *const STEPS[] = {
+    "READY",
     "the answer to server/discover",
     "the acknowledgement of the stream",
     "the answer to tools/list",
@@ -55,7 +59,7 @@ static const char *const STEPS[] = {
     "progress of the long call",
     "the DRAIN of the killed server",
     "the CLOSE of the killed server",
-    "the end of the call that was under way",
+    "the end of the request that was under way",
     "RECONNECT",
     "the acknowledgement of the stream by the replacement",
     "a notification of the stream from the replacement",
@@ -71,6 +75,9 @@ static mcp_supervised_peer server;  /* the one we work with */
 static mcp_supervised_peer crasher; /* the one that never comes up */
 static mcp_supervised_request_id stream; /* of notifications of the first */
 static enum step awaited;
+static char skipped[ALL]; /* steps that this server cannot make */
+static const char *call;  /* the parameters of a call that does no harm, NULL if the server has no tool for it */
+static int is_demo;       /* it has the tools of the demo server, and streams */
 static int closing;
 
 /* Gives everything back, which ends the servers as well. */
@@ -95,7 +102,16 @@ static void reached(enum step step) {
         fprintf(stderr, "failed: came %s, awaited was %s\n", STEPS[step], awaited < ALL ? STEPS[awaited] : "nothing");
         leave(EXIT_FAILURE);
     }
-    awaited = (enum step)(awaited + 1);
+    do {
+        awaited = (enum step)(awaited + 1);
+    } while (awaited < ALL && skipped[awaited]);
+}
+
+static void skip(enum step step) {
+    skipped[step] = 1;
+    if (awaited == step) {
+        reached(step);
+    }
 }
 
 /* Sends a request; its completion carries `step`. */
@@ -150,11 +166,68 @@ static int is_method(const mcp_supervised_event *e, const char *method) {
     return e->method_len == strlen(method) && memcmp(e->method, method, e->method_len) == 0;
 }
 
+/* Whether the answer to tools/list has a tool of that name. A host to keep has a JSON reader. */
+static int has_tool(const mcp_supervised_event *e, const char *name) {
+    static const char *const SPACES[] = {"", " "};
+    for (size_t i = 0; i < sizeof SPACES / sizeof *SPACES; i++) {
+        char member[64];
+        snprintf(member, sizeof member, "\"name\":%s\"%s\"", SPACES[i], name);
+        if (strstr(e->payload, member) != NULL) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static void kill_server(void) {
     /* Only to show what follows. A host never signals its servers: it calls mcp_supervised_close. */
     int32_t pid = check("pid", mcp_supervised_pid(host, server));
     kill(pid, SIGKILL);
-    printf("server   killed in the middle of a call, pid %d\n", pid);
+    printf("server   killed in the middle of a request, pid %d\n", pid);
+}
+
+/* A request that is under way when the server dies. */
+static void ask_and_kill(void) {
+    if (is_demo) {
+        /* It never ends by itself, and the server is killed at its first progress. With PROGRESS the server tells how far it is. */
+        request(MCP_SUPERVISED_METHOD_TOOLS_CALL, "{\"name\":\"progress\",\"arguments\":{\"every_ms\":20}}", LOST,
+                MCP_SUPERVISED_REQUEST_PROGRESS);
+        return;
+    }
+    /* One that is stopped, with all that it has started, cannot answer before it dies. */
+    kill(-check("pid", mcp_supervised_pid(host, server)), SIGSTOP);
+    request(MCP_SUPERVISED_METHOD_TOOLS_LIST, "{}", LOST, 0);
+    kill_server();
+}
+
+static void call_or_list(enum step step) {
+    if (call != NULL) {
+        request(MCP_SUPERVISED_METHOD_TOOLS_CALL, call, step, 0);
+    } else {
+        request(MCP_SUPERVISED_METHOD_TOOLS_LIST, "{}", step, 0);
+    }
+}
+
+/* What can be shown with this server. */
+static void look_at_tools(const mcp_supervised_event *e) {
+    is_demo = !skipped[LISTENING] && has_tool(e, "pid") && has_tool(e, "progress") && has_tool(e, "flip");
+    if (is_demo) {
+        call = "{\"name\":\"pid\",\"arguments\":{}}";
+        return;
+    }
+    if (has_tool(e, "echo")) {
+        call = "{\"name\":\"echo\",\"arguments\":{\"message\":\"hello\"}}";
+    }
+    skip(WORKING);
+    skip(NOTIFIED);
+    skip(FLIPPED);
+}
+
+/* Nothing is heard of a stream that a server does not know. */
+static void stream_refused(void) {
+    skip(LISTENING_AGAIN);
+    skip(STREAM_ENDED);
+    skip(LISTENING);
 }
 
 /* What a request is answered, or why it is not: each one has exactly one event like this. */
@@ -166,31 +239,37 @@ static void on_completion(const mcp_supervised_event *e) {
             break;
         case LISTED:
             reached(LISTED);
-            request(MCP_SUPERVISED_METHOD_TOOLS_CALL, "{\"name\":\"pid\",\"arguments\":{}}", CALLED, 0);
+            look_at_tools(e);
+            call_or_list(CALLED);
             break;
         case CALLED:
             reached(CALLED);
-            /* It never ends by itself. With PROGRESS the server tells how far it is. */
-            request(MCP_SUPERVISED_METHOD_TOOLS_CALL, "{\"name\":\"progress\",\"arguments\":{\"every_ms\":20}}", LOST,
-                    MCP_SUPERVISED_REQUEST_PROGRESS);
+            ask_and_kill();
             break;
         case LOST:
             if (e->status == MCP_SUPERVISED_E_CLOSED) {
                 reached(LOST);
-                printf("server   the call is not sent again: %s\n", e->flags & MCP_SUPERVISED_FLAG_UNREAD
-                                                                        ? "but the server cannot have read it"
+                printf("server   the request is not sent again: %s\n", e->flags & MCP_SUPERVISED_FLAG_UNREAD
+                                                                        ? "the server cannot have read it"
                                                                         : "the server may have run it");
             }
             break;
         case FLIPPED:
             reached(FLIPPED);
-            request(MCP_SUPERVISED_METHOD_TOOLS_CALL, "{\"name\":\"pid\",\"arguments\":{}}", CALLED_AGAIN, 0);
+            call_or_list(CALLED_AGAIN);
             break;
         case CALLED_AGAIN:
             reached(CALLED_AGAIN);
             launch_crasher();
             break;
-        case LISTENING: reached(STREAM_ENDED); break;
+        case LISTENING:
+            if (awaited == LISTENING) {
+                stream_refused();
+                request(MCP_SUPERVISED_METHOD_TOOLS_LIST, "{}", LISTED, 0);
+            } else {
+                reached(STREAM_ENDED);
+            }
+            break;
         default: break;
     }
 }
@@ -203,13 +282,19 @@ static void on_notification(const mcp_supervised_event *e) {
     } else if (e->request != stream) {
         return;
     } else if (!is_method(e, "notifications/subscriptions/acknowledged")) {
-        reached(NOTIFIED);
+        if (is_demo) {
+            reached(NOTIFIED);
+        }
     } else if (awaited == LISTENING) {
         reached(LISTENING);
         request(MCP_SUPERVISED_METHOD_TOOLS_LIST, "{}", LISTED, 0);
     } else {
         reached(LISTENING_AGAIN);
-        request(MCP_SUPERVISED_METHOD_TOOLS_CALL, "{\"name\":\"flip\",\"arguments\":{}}", FLIPPED, 0);
+        if (is_demo) {
+            request(MCP_SUPERVISED_METHOD_TOOLS_CALL, "{\"name\":\"flip\",\"arguments\":{}}", FLIPPED, 0);
+        } else {
+            call_or_list(CALLED_AGAIN);
+        }
     }
 }
 
@@ -237,13 +322,15 @@ static void on_error(const char *who, const mcp_supervised_event *e) {
 }
 
 static void on_close(const char *who, const mcp_supervised_event *e) {
-    printf("%-8s CLOSE: pid %d ", who, e->pid);
-    if (e->flags & MCP_SUPERVISED_FLAG_EXIT_UNKNOWN) {
-        printf("ended, nobody knows how");
+    printf("%-8s CLOSE: ", who);
+    if (e->pid == 0) {
+        printf("there is no process any more");
+    } else if (e->flags & MCP_SUPERVISED_FLAG_EXIT_UNKNOWN) {
+        printf("pid %d ended, nobody knows how", e->pid);
     } else if (e->signal) {
-        printf("was ended by signal %d", e->signal);
+        printf("pid %d was ended by signal %d", e->pid, e->signal);
     } else {
-        printf("ended with exit code %d", e->exit_code);
+        printf("pid %d ended with exit code %d", e->pid, e->exit_code);
     }
     if (e->payload_len > 0) {
         printf(", its last words: %.*s", (int)e->payload_len, e->payload);
@@ -269,10 +356,21 @@ static void on_event(const mcp_supervised_event *e) {
             }
             break;
         case MCP_SUPERVISED_EVENT_CLOSE: on_close(who, e); break;
+        case MCP_SUPERVISED_EVENT_READY: /* of the first life; its replacements are told of by RECONNECT */
+            printf("%-8s READY: pid %d speaks %s%s\n", who, e->pid, e->payload,
+                   e->era == MCP_SUPERVISED_ERA_LEGACY ? ", an older revision" : "");
+            if (e->peer == server) {
+                reached(READY);
+                request(MCP_SUPERVISED_METHOD_DISCOVER, "{}", DISCOVERED, 0);
+            }
+            break;
         case MCP_SUPERVISED_EVENT_RECONNECT:
-            printf("%-8s RECONNECT: pid %d, life %u\n", who, e->pid, (unsigned)e->life);
+            printf("%-8s RECONNECT: pid %d, life %u, speaks %s\n", who, e->pid, (unsigned)e->life, e->payload);
             if (e->peer == server) {
                 reached(REPLACED); /* what survived is on its way there already */
+                if (skipped[LISTENING_AGAIN]) {
+                    call_or_list(CALLED_AGAIN);
+                }
             }
             break;
         case MCP_SUPERVISED_EVENT_EXHAUSTED:
@@ -287,7 +385,6 @@ static void on_event(const mcp_supervised_event *e) {
         case MCP_SUPERVISED_EVENT_LOG:
             printf("%-8s LOG: %.*s\n", who, (int)e->payload_len, e->payload);
             break;
-        case MCP_SUPERVISED_EVENT_READY:    /* in modes with a handshake, this is when it serves */
         case MCP_SUPERVISED_EVENT_WRITABLE: /* after E_WOULD_BLOCK, which this host never comes near */
         case MCP_SUPERVISED_EVENT_WAKEUP:   /* another thread called mcp_supervised_wakeup */
         case MCP_SUPERVISED_EVENT_SHUTDOWN: /* the last event after mcp_supervised_shutdown */
@@ -311,7 +408,6 @@ int main(int argc, char **argv) {
     }
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     launch_server(argv + (argc > 0));
-    request(MCP_SUPERVISED_METHOD_DISCOVER, "{}", DISCOVERED, 0);
 
     struct pollfd watched = {.fd = check("fd", mcp_supervised_fd(host)), .events = POLLIN};
     while (awaited != ALL) {

@@ -190,6 +190,12 @@
 #define MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE (1u << 6)
 
 /**
+ * Of a MESSAGE: the library made it, because a server of an older revision does not know what was asked: the answer to
+ * server/discover, and what a stream gets beside the server's own notifications.
+ */
+#define MCP_SUPERVISED_FLAG_EMULATED (1u << 7)
+
+/**
  * Of a RECONNECT: version, capabilities or serverInfo are not what they were.
  */
 #define MCP_SUPERVISED_FLAG_SERVER_CHANGED (1u << 8)
@@ -339,14 +345,25 @@ typedef enum mcp_supervised_log_level {
  */
 typedef enum mcp_supervised_mode {
     /**
-     * MCP 2026-07-28, without a handshake; nothing is sent unasked. The default.
+     * Whatever the server speaks, MCP 2026-07-28 or one of the revisions before it. The first life is asked with
+     * server/discover, as its very first message; what was found is kept for its replacements. READY tells when it serves. The
+     * default.
      */
-    MCP_SUPERVISED_MODE_MODERN = 1,
+    MCP_SUPERVISED_MODE_AUTO = 1,
+    /**
+     * MCP 2026-07-28, without a handshake; nothing is sent unasked.
+     */
+    MCP_SUPERVISED_MODE_MODERN = 2,
+    /**
+     * A revision before 2026-07-28 (2025-11-25, 2025-06-18, 2025-03-26 or 2024-11-05): every life begins with the handshake
+     * "initialize". READY tells when the first one serves.
+     */
+    MCP_SUPERVISED_MODE_LEGACY = 3,
     /**
      * Lines only: the library writes nothing of its own, tracks nothing, and every JSON-RPC message of the server, and every
      * JSON array, is a MESSAGE. What is neither is an ERROR with MCP_SUPERVISED_E_MALFORMED, as in the other modes.
      */
-    MCP_SUPERVISED_MODE_RAW = 2,
+    MCP_SUPERVISED_MODE_RAW = 4,
 } mcp_supervised_mode;
 
 /**
@@ -482,8 +499,8 @@ typedef enum mcp_supervised_event_kind {
      */
     MCP_SUPERVISED_EVENT_CLOSE = 2,
     /**
-     * A replacement serves: `pid`, `life`, `attempt`. Never for the first life. Retained requests and open streams are on
-     * their way to it already.
+     * A replacement serves: `pid`, `life`, `attempt`, `era`, and the protocol version as `payload`. Never for the first life.
+     * Retained requests and open streams are on their way to it already.
      */
     MCP_SUPERVISED_EVENT_RECONNECT = 3,
     /**
@@ -497,7 +514,8 @@ typedef enum mcp_supervised_event_kind {
      */
     MCP_SUPERVISED_EVENT_EXHAUSTED = 5,
     /**
-     * The first life serves: `pid`, `life`. Not in the modes without a handshake, where start itself says so.
+     * The first life serves: `pid`, `life`, `era`, and the protocol version as `payload`. Not in MCP_SUPERVISED_MODE_MODERN and
+     * MCP_SUPERVISED_MODE_RAW, where start itself says so.
      */
     MCP_SUPERVISED_EVENT_READY = 6,
     /**
@@ -539,7 +557,8 @@ typedef enum mcp_supervised_message_kind {
      */
     MCP_SUPERVISED_MESSAGE_NOTIFICATION = 3,
     /**
-     * A request of the server (raw mode); `body` is the value of "params".
+     * A request of the server; `body` is the value of "params". On a server of a revision before 2026-07-28 `request` is the
+     * token by which mcp_supervised_respond answers it; in raw mode it is 0.
      */
     MCP_SUPERVISED_MESSAGE_REQUEST = 4,
     /**
@@ -566,6 +585,20 @@ typedef enum mcp_supervised_close_reason {
      */
     MCP_SUPERVISED_CLOSE_WITHDRAWN = 3,
 } mcp_supervised_close_reason;
+
+/**
+ * Which era a connection speaks: the `era` of READY and RECONNECT. 0, in raw mode, is none.
+ */
+typedef enum mcp_supervised_era {
+    /**
+     * MCP 2026-07-28.
+     */
+    MCP_SUPERVISED_ERA_MODERN = 1,
+    /**
+     * A revision before it, with a handshake.
+     */
+    MCP_SUPERVISED_ERA_LEGACY = 2,
+} mcp_supervised_era;
 
 /**
  * The handle: any number of supervised servers, and the events they lead to. Opaque; made by mcp_supervised_new, ended by
@@ -675,7 +708,7 @@ typedef struct mcp_supervised_event {
      */
     uint64_t unread_from;
     /**
-     * Reserved, 0.
+     * READY and RECONNECT: a mcp_supervised_era, 0 in raw mode.
      */
     uint32_t era;
     /**
@@ -1004,6 +1037,18 @@ int32_t mcp_supervised_spec_request_timeouts(struct mcp_supervised_spec *spec,
                                              uint64_t max_timeout_ms);
 
 /**
+ * How long a server may take to begin. `probe_timeout_ms` (default 10000) is the time from the spawn for an answer to the
+ * question which revision it speaks, in MCP_SUPERVISED_MODE_AUTO; after it the older handshake is tried on the same process, and
+ * nothing is killed for it. It is also the time for the question of mcp_supervised_spec_rediscover. `start_timeout_ms` (default 120000)
+ * is the time from the spawn until the connection serves; after it the process is ended, which is told as an ERROR with
+ * MCP_SUPERVISED_E_HANDSHAKE. 0 is the default, MCP_SUPERVISED_NO_TIMEOUT none, each on its own.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_spec_start_timeouts(struct mcp_supervised_spec *spec,
+                                           uint64_t probe_timeout_ms,
+                                           uint64_t start_timeout_ms);
+
+/**
  * 1: a request that only reads the server's state and was lost with its connection is sent again to the replacement, under its
  * id and with its deadlines: server/discover, tools/list, prompts/list, prompts/get, resources/list, resources/templates/list,
  * resources/read, completion/complete, unless it carries `inputResponses` or `requestState`. Never tools/call, never another
@@ -1015,9 +1060,12 @@ MCP_SUPERVISED_API int32_t mcp_supervised_spec_retry_lost_requests(struct mcp_su
 /**
  * 1: after a restart the library asks server/discover by itself before the replacement serves, so that server_info and
  * server_capabilities are not stale, and RECONNECT carries MCP_SUPERVISED_FLAG_SERVER_CHANGED if they are not what they were. A
- * server that answers with an error, or not within 10 seconds, serves all the same, stale. 0 is the default.
+ * server that answers with an error, or not in time (mcp_supervised_spec_start_timeouts), serves all the same, stale. A server of an
+ * older revision tells it with its handshake in any case. 0 is the default.
  */
-MCP_SUPERVISED_API int32_t mcp_supervised_spec_rediscover(struct mcp_supervised_spec *spec, uint32_t on);
+MCP_SUPERVISED_API
+int32_t mcp_supervised_spec_rediscover(struct mcp_supervised_spec *spec,
+                                       uint32_t on);
 
 /**
  * The least severe log messages that servers are asked to send, in every request: "debug", "info", "notice", "warning", "error",
@@ -1185,6 +1233,41 @@ int32_t mcp_supervised_server_capabilities(struct mcp_supervised *handle,
                                            mcp_supervised_peer peer,
                                            const char **text,
                                            size_t *text_len);
+
+/**
+ * Answers a request of the server with a result. `token` is the `request` of its MESSAGE event (kind
+ * MCP_SUPERVISED_MESSAGE_REQUEST), `result` the text of a JSON object; (NULL, 0) stands for {}. It is embedded byte for byte,
+ * except that line breaks between tokens become spaces. Everything is copied. A token answers once, and only to the connection it
+ * came from.
+ *
+ * Only servers of revisions before 2026-07-28 ask: for roots/list, sampling/createMessage, elicitation/create and what extensions
+ * of the client add. What the client capabilities do not declare is refused by the library, and ping answered by it; neither is
+ * shown.
+ *
+ * Errors: E_INVALID (not a JSON object, a line longer than MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES), E_NO_REQUEST (no such token, or it
+ * was answered, or the server has taken it back), E_CLOSED (also for a token of a connection that is gone), E_NOT_STARTED,
+ * E_WOULD_BLOCK, E_UNSUPPORTED (raw mode, or a server of the present revision, which never asks).
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_respond(struct mcp_supervised *handle,
+                               mcp_supervised_peer peer,
+                               uint64_t token,
+                               const char *result,
+                               size_t result_len);
+
+/**
+ * Answers a request of the server with an error: its code, a message in UTF-8, and, if `data` is not empty, any JSON text as its
+ * data. Otherwise as mcp_supervised_respond.
+ */
+MCP_SUPERVISED_API
+int32_t mcp_supervised_respond_error(struct mcp_supervised *handle,
+                                     mcp_supervised_peer peer,
+                                     uint64_t token,
+                                     int64_t code,
+                                     const char *message,
+                                     size_t message_len,
+                                     const char *data,
+                                     size_t data_len);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -446,7 +446,7 @@ fn numbers(table: &mut Table) {
         // SAFETY: as above.
         ("spec_env_mode", |spec| unsafe { mcp_supervised_spec_env_mode(spec, 1) }),
         // SAFETY: as above.
-        ("spec_mode", |spec| unsafe { mcp_supervised_spec_mode(spec, 1) }),
+        ("spec_mode", |spec| unsafe { mcp_supervised_spec_mode(spec, 2) }),
         // SAFETY: as above.
         ("spec_restart", |spec| unsafe { mcp_supervised_spec_restart(spec, 3, 100, 60_000) }),
         // SAFETY: as above.
@@ -468,7 +468,7 @@ fn numbers(table: &mut Table) {
             untouched(SENTINEL, |peer| unsafe { mcp_supervised_add(s.raw(), spec.raw(), 0, peer) })
         });
     };
-    for n in [0, 3, u32::MAX] {
+    for n in [0, 5, u32::MAX] {
         // SAFETY: a live spec, here and below.
         let set = move |spec| unsafe { mcp_supervised_spec_mode(spec, n) };
         refused("spec_mode", n.to_string(), format!("mode {n}"), Box::new(set));

@@ -245,7 +245,12 @@ fn t06_l13_a_server_that_cannot_be_started_any_more() {
     let dir = Scratch::new();
     let program = dir.link("server");
     let mut host = Host::new();
-    let spec = Spec::new(&program).arg("--mute").arg("tools/list").restart(2, 1, 60_000).retry();
+    let spec = Spec::new(&program)
+        .mode(MCP_SUPERVISED_MODE_MODERN)
+        .arg("--mute")
+        .arg("tools/list")
+        .restart(2, 1, 60_000)
+        .retry();
     let peer = host.launch(&spec);
     let list = host.ask(peer, "tools/list", json!({}));
     let stream = host.listen(peer, json!({}), 0);
@@ -263,8 +268,9 @@ fn t01_retry_waits_for_a_server_that_can_be_started_again() {
     let dir = Scratch::new();
     let (program, lives) = (dir.link("server"), dir.name("lives"));
     let mut host = Host::with_manual_clock();
-    let spec =
-        ["--lives", &lives, "--in-life", "1", "--mute", "tools/list"].iter().fold(Spec::new(&program), Spec::arg);
+    let spec = ["--lives", &lives, "--in-life", "1", "--mute", "tools/list"]
+        .iter()
+        .fold(Spec::new(&program).mode(MCP_SUPERVISED_MODE_MODERN), Spec::arg);
     let peer = host.launch(&spec.restart(3, 100, 60_000).retry());
     let list = host.ask(peer, "tools/list", json!({}));
     sync(&mut host, peer);

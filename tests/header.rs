@@ -126,6 +126,7 @@ fn constants() -> Vec<(&'static str, i128)> {
         ("MCP_SUPERVISED_FLAG_UNREAD", i128::from(MCP_SUPERVISED_FLAG_UNREAD)),
         ("MCP_SUPERVISED_FLAG_INPUT_REQUIRED", i128::from(MCP_SUPERVISED_FLAG_INPUT_REQUIRED)),
         ("MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE", i128::from(MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE)),
+        ("MCP_SUPERVISED_FLAG_EMULATED", i128::from(MCP_SUPERVISED_FLAG_EMULATED)),
         ("MCP_SUPERVISED_FLAG_SERVER_CHANGED", i128::from(MCP_SUPERVISED_FLAG_SERVER_CHANGED)),
         ("MCP_SUPERVISED_FLAG_BY_PEER", i128::from(MCP_SUPERVISED_FLAG_BY_PEER)),
         ("MCP_SUPERVISED_FLAG_EXIT_UNKNOWN", i128::from(MCP_SUPERVISED_FLAG_EXIT_UNKNOWN)),
@@ -164,7 +165,12 @@ fn constants() -> Vec<(&'static str, i128)> {
             MCP_SUPERVISED_LOG_WARNING,
             MCP_SUPERVISED_LOG_INFO,
         }
-        mcp_supervised_mode { MCP_SUPERVISED_MODE_MODERN, MCP_SUPERVISED_MODE_RAW }
+        mcp_supervised_mode {
+            MCP_SUPERVISED_MODE_AUTO,
+            MCP_SUPERVISED_MODE_MODERN,
+            MCP_SUPERVISED_MODE_LEGACY,
+            MCP_SUPERVISED_MODE_RAW,
+        }
         mcp_supervised_env_mode {
             MCP_SUPERVISED_ENV_SAFE,
             MCP_SUPERVISED_ENV_INHERIT,
@@ -220,6 +226,7 @@ fn constants() -> Vec<(&'static str, i128)> {
             MCP_SUPERVISED_CLOSE_CLOSED_BY_HOST,
             MCP_SUPERVISED_CLOSE_WITHDRAWN,
         }
+        mcp_supervised_era { MCP_SUPERVISED_ERA_MODERN, MCP_SUPERVISED_ERA_LEGACY }
     );
     all
 }

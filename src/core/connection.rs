@@ -115,10 +115,8 @@ pub struct Connection {
     pub exit: Option<Exit>,
     /// It came to serve; before that nothing it writes is told.
     pub served: bool,
-    /// The id of the library's own discover while its answer is awaited (R7).
-    pub probe: Option<String>,
-    /// What broke it before it served, kept for the one ERROR that a failed replacement is (L11).
-    pub failure: Option<String>,
+    /// Lines that were dropped because they came before that.
+    pub dropped: u64,
     /// The line over the limit that ended its stdout was told.
     pub overlong_told: bool,
     /// The host was told E_WOULD_BLOCK and not yet that there is room again.
@@ -134,6 +132,10 @@ pub struct Connection {
     drain: Drain,
     /// Bytes that nobody will read, once that is known for certain.
     unread: Option<u64>,
+    /// Something that was queued was never written.
+    cut: bool,
+    /// stdin was seen empty after everything was written.
+    all_read: bool,
     /// Whether it is worth waiting until it is known for certain.
     awaits_hangup: bool,
     swept: bool,
@@ -159,8 +161,7 @@ impl Connection {
             stderr: StderrLines::new(policy.limits.log_line_bytes),
             exit: None,
             served: false,
-            probe: None,
-            failure: None,
+            dropped: 0,
             overlong_told: false,
             owes_writable: false,
             stdin: Stdin::Open,
@@ -172,6 +173,8 @@ impl Connection {
             beyond: 0,
             drain: Drain::NotBegun,
             unread: None,
+            cut: false,
+            all_read: false,
             awaits_hangup: false,
             swept: false,
         }
@@ -185,6 +188,11 @@ impl Connection {
     /// Whether something may still be written.
     pub fn stdin_open(&self) -> bool {
         self.stdin == Stdin::Open
+    }
+
+    /// Whether the server has certainly read everything that was for it (Z2).
+    pub fn all_read(&self) -> bool {
+        self.all_read
     }
 
     /// First line number the server cannot have read, 0 if there is none.
@@ -242,6 +250,8 @@ impl Connection {
     /// Nothing is written any more. Our end is closed at once unless lines may lie unread in the pipe and it is not known
     /// yet whether anybody can still read them.
     pub fn stop_writing(&mut self, ctx: &mut Ctx<'_>, report: Option<StdinReport>) {
+        self.cut |= self.outbox.queued() > 0;
+        self.all_read |= report.is_some_and(|report| report.unread == 0) && !self.cut;
         self.outbox.give_up();
         self.owes_writable = false;
         if self.stdin == Stdin::Closed {

@@ -1,5 +1,6 @@
 //! What a host is told, in Rust terms. The C boundary turns these into its flat struct.
 
+use super::era::Spoken;
 use super::error::Refusal;
 use super::framing::Frame;
 use super::log::Level;
@@ -98,6 +99,8 @@ pub mod flag {
     pub const INPUT_REQUIRED: u32 = 1 << 5;
     /// The result is of a type of an extension.
     pub const OTHER_RESULT_TYPE: u32 = 1 << 6;
+    /// The library made it for a server that does not know what was asked.
+    pub const EMULATED: u32 = 1 << 7;
     /// The server did it, not the host.
     pub const BY_PEER: u32 = 1 << 9;
 }
@@ -150,6 +153,8 @@ pub struct Serving {
     pub life: u32,
     /// Which restart of its window brought it, 0 for the first life.
     pub attempt: u32,
+    /// What it speaks.
+    pub spoken: Spoken,
     /// Version, capabilities or serverInfo are not what they were.
     pub changed: bool,
 }

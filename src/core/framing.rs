@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use super::batch::Batch;
 use super::chunk::{Chunk, Pool, READ_BYTES};
 use super::queue::SMALL;
 use crate::scan::{self, LineSearch, Seen};
@@ -46,6 +47,16 @@ struct Line {
 }
 
 impl Frame {
+    /// A line that no server wrote. It counts in nobody's measure.
+    pub fn made(mut line: Vec<u8>) -> Self {
+        let end = line.len() as u32;
+        line.push(0);
+        Self {
+            chunk: Chunk::freeze(line, &Pool::new(), &Rc::default()),
+            line: Line { start: 0, end, seen: Seen::NOTHING },
+        }
+    }
+
     /// The bytes of the line.
     pub fn bytes(&self) -> &[u8] {
         &self.chunk.bytes()[self.line.start as usize..self.line.end as usize]
@@ -88,6 +99,8 @@ pub struct Framer {
     /// The last buffer in which lines ended, while some of them were not handed out.
     chunk: Option<Rc<Chunk>>,
     lines: VecDeque<Line>,
+    /// An array whose elements are handed out before the next line; stays, without it, until the line after its last element.
+    batch: Option<Option<Box<Batch>>>,
     before_first_line: bool,
     too_long: bool,
     ending: bool,
@@ -107,6 +120,7 @@ impl Framer {
             search: LineSearch::default(),
             chunk: None,
             lines: VecDeque::new(),
+            batch: None,
             before_first_line: true,
             too_long: false,
             ending: false,
@@ -200,7 +214,29 @@ impl Framer {
 
     /// Whether a line waits to be handed out.
     pub fn has_line(&self) -> bool {
-        !self.lines.is_empty()
+        !self.lines.is_empty() || matches!(self.batch, Some(Some(_)))
+    }
+
+    /// Hands the elements of an array out like lines, next. An array in an array is none: it could hold itself a million times.
+    pub fn unpack(&mut self, array: Frame) -> Result<(), &'static str> {
+        if self.batch.is_some() {
+            return Err("a batch array inside a batch array");
+        }
+        self.batch = Some(Some(Box::new(Batch::of(array).ok_or("an empty batch array")?)));
+        Ok(())
+    }
+
+    fn next_element(&mut self) -> Option<Frame> {
+        let batch = self.batch.as_mut()?;
+        let (element, more) = batch.as_deref_mut()?.next_element();
+        let mut bytes = element.to_vec();
+        let end = bytes.len() as u32;
+        bytes.push(0);
+        if !more {
+            *batch = None;
+        }
+        let chunk = Chunk::freeze(bytes, &self.pool, &self.pinned);
+        Some(Frame { chunk, line: Line { start: 0, end, seen: Seen::NOTHING } })
     }
 
     /// Whether traffic has left more room here than one without traffic needs.
@@ -217,6 +253,12 @@ impl Framer {
 
     /// The next line.
     pub fn next_line(&mut self) -> Option<Frame> {
+        if self.batch.is_some() {
+            if let Some(element) = self.next_element() {
+                return Some(element);
+            }
+            self.batch = None;
+        }
         let line = self.lines.pop_front()?;
         let chunk = if self.lines.is_empty() { self.chunk.take() } else { self.chunk.clone() };
         self.end_part();
@@ -225,7 +267,7 @@ impl Framer {
 
     /// The line over the limit that ended this stream, once all lines before it are handed out.
     pub fn too_long(&self) -> Option<TooLong> {
-        (self.too_long && self.lines.is_empty()).then_some(TooLong { limit: self.limit })
+        (self.too_long && !self.has_line()).then_some(TooLong { limit: self.limit })
     }
 
     /// Cuts what is filled into lines, and starts a fresh buffer with the rest if any line ended.

@@ -1,9 +1,12 @@
 //! What one line is: which kind of JSON-RPC message, and where its parts lie. Rules W2, W4 and the shapes of R6, R11 and Z1.
 //! The parts are offsets into the line; nothing is decoded and nothing is copied.
 
+use super::era::{Revision, Spoken};
 use super::framing::Frame;
-use super::policy::Mode;
 use crate::scan::{self, Checks, DefectKind, Envelope, Id, Seen, Span, Top};
+
+/// How the ids of the library's own requests begin (R6).
+pub const OWN_ID: &str = "mcp-supervised-";
 
 /// The kinds of MESSAGE events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,6 +43,8 @@ pub enum Reading {
     Message(MessageKind, Parts),
     /// A message that a server of this revision must not send.
     Forbidden(Parts),
+    /// An array of messages, in the revision that has them (Z6).
+    Batch,
     /// No message.
     Malformed {
         /// Why.
@@ -50,25 +55,24 @@ pub enum Reading {
 }
 
 /// Reads one line of a server. Whatever becomes of it, `envelope` holds what was found of one.
-pub fn read_line(frame: &Frame, mode: Mode, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
-    read(frame.bytes(), frame.seen(), mode, grammar_bytes, envelope)
+pub fn read_line(frame: &Frame, spoken: Spoken, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
+    read(frame.bytes(), frame.seen(), spoken, grammar_bytes, envelope)
 }
 
-fn read(line: &[u8], seen: Seen, mode: Mode, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
+fn read(line: &[u8], seen: Seen, spoken: Spoken, grammar_bytes: usize, envelope: &mut Envelope) -> Reading {
     let checks = if line.len() <= grammar_bytes { Checks::Grammar } else { Checks::Structure };
     if let Err(defect) = scan::scan_into(line, seen, checks, envelope) {
         let cut = defect.kind == DefectKind::Truncated;
         return Reading::Malformed { reason: format!("not JSON: {defect}"), cut };
     }
-    if mode == Mode::Raw && envelope.top == Top::Array {
-        return Reading::Message(MessageKind::Unmatched, Parts::default());
-    }
     match shape(envelope) {
-        Err(reason) => Reading::Malformed { reason: reason.to_owned(), cut: false },
-        Ok((kind, parts)) => match (mode, kind) {
-            (Mode::Modern, MessageKind::Request) => Reading::Forbidden(parts),
-            (Mode::Raw | Mode::Modern, kind) => Reading::Message(kind, parts),
+        Err(reason) => match (envelope.top, spoken) {
+            (Top::Array, Spoken::Raw) => Reading::Message(MessageKind::Unmatched, Parts::default()),
+            (Top::Array, Spoken::Legacy(Revision::Mar2025)) => Reading::Batch,
+            _ => Reading::Malformed { reason: reason.to_owned(), cut: false },
         },
+        Ok((MessageKind::Request, parts)) if spoken == Spoken::Modern => Reading::Forbidden(parts),
+        Ok((kind, parts)) => Reading::Message(kind, parts),
     }
 }
 
@@ -120,7 +124,7 @@ fn shape(e: &Envelope) -> Result<(MessageKind, Parts), &'static str> {
 
 /// Checks a line the host wants to send as it is and brings it into one line: R2, R11. Line breaks between tokens become
 /// spaces; inside strings JSON does not allow them. Returns the line with its LF.
-pub fn outgoing_line(text: &[u8], mode: Mode, outbound_bytes: usize) -> Result<Vec<u8>, String> {
+pub fn outgoing_line(text: &[u8], spoken: Spoken, outbound_bytes: usize) -> Result<Vec<u8>, String> {
     let text = text.trim_ascii();
     if text.len() >= outbound_bytes {
         return Err(format!(
@@ -129,13 +133,16 @@ pub fn outgoing_line(text: &[u8], mode: Mode, outbound_bytes: usize) -> Result<V
         ));
     }
     let envelope = scan::scan(text, Checks::Grammar).map_err(|defect| format!("the line is not JSON: {defect}"))?;
-    if mode == Mode::Raw && envelope.top == Top::Array {
+    if spoken == Spoken::Raw && envelope.top == Top::Array {
         return Ok(one_line(text));
     }
     let (kind, _) = shape(&envelope).map_err(|reason| format!("the line is refused: {reason}"))?;
-    if mode == Mode::Modern {
+    if spoken != Spoken::Raw {
         match kind {
             MessageKind::Notification => {}
+            MessageKind::Request if is_own(&envelope, text) => {
+                return Err("an id that begins with \"mcp-supervised-\" is the library's own".to_owned());
+            }
             MessageKind::Request if envelope.id == Id::String && !spells_integer(&envelope, text) => {}
             MessageKind::Request => {
                 return Err(
@@ -145,7 +152,11 @@ pub fn outgoing_line(text: &[u8], mode: Mode, outbound_bytes: usize) -> Result<V
                 );
             }
             _ => {
-                return Err("a client of this revision sends requests and notifications, never answers".to_owned());
+                return Err(
+                    "send takes requests and notifications, never answers: a request of the server is answered with \
+                            mcp_supervised_respond"
+                        .to_owned(),
+                );
             }
         }
     }
@@ -157,6 +168,12 @@ fn one_line(text: &[u8]) -> Vec<u8> {
     line.extend(text.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }));
     line.push(b'\n');
     line
+}
+
+/// Whether the string id looks like those of the library's own requests.
+fn is_own(envelope: &Envelope, text: &[u8]) -> bool {
+    let id = envelope.id_span.and_then(|id| serde_json::from_slice::<String>(id.of(text)).ok());
+    id.is_some_and(|id| id.starts_with(OWN_ID))
 }
 
 /// Whether the string id reads as a whole number, which the library would take for one of its own (R6). Escaped digits
@@ -177,12 +194,12 @@ fn spells_integer(envelope: &Envelope, text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn read_line(line: &[u8], mode: Mode, grammar_bytes: usize) -> Reading {
-        read(line, Seen::NOTHING, mode, grammar_bytes, &mut Envelope::default())
+    fn read_line(line: &[u8], spoken: Spoken, grammar_bytes: usize) -> Reading {
+        read(line, Seen::NOTHING, spoken, grammar_bytes, &mut Envelope::default())
     }
 
-    fn kind(line: &str, mode: Mode) -> Option<MessageKind> {
-        match read_line(line.as_bytes(), mode, 1 << 16) {
+    fn kind(line: &str, spoken: Spoken) -> Option<MessageKind> {
+        match read_line(line.as_bytes(), spoken, 1 << 16) {
             Reading::Message(kind, _) => Some(kind),
             _ => None,
         }
@@ -219,9 +236,9 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"error":"bad"}"#,
             "{\"jsonrpc\":\"2.0\",\"method\":\"a\0b\"}",
         ] {
-            let reading = read_line(line.as_bytes(), Mode::Modern, 1 << 16);
+            let reading = read_line(line.as_bytes(), Spoken::Modern, 1 << 16);
             assert!(matches!(reading, Reading::Malformed { .. }), "{line}: {reading:?}");
-            let raw = read_line(line.as_bytes(), Mode::Raw, 1 << 16);
+            let raw = read_line(line.as_bytes(), Spoken::Raw, 1 << 16);
             assert_eq!(matches!(raw, Reading::Malformed { .. }), !line.starts_with('['), "{line}: {raw:?}");
         }
     }
@@ -240,20 +257,33 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":0,"method":"a"}"#, Request),
             ("[1]", Unmatched),
         ] {
-            assert_eq!(kind(line, Mode::Raw), Some(expected), "{line}");
+            assert_eq!(kind(line, Spoken::Raw), Some(expected), "{line}");
         }
     }
 
     #[test]
     fn z04_a_modern_server_sends_no_requests() {
         let request = br#"{"jsonrpc":"2.0","id":0,"method":"roots/list"}"#;
-        assert!(matches!(read_line(request, Mode::Modern, 1 << 16), Reading::Forbidden(_)));
+        assert!(matches!(read_line(request, Spoken::Modern, 1 << 16), Reading::Forbidden(_)));
+    }
+
+    #[test]
+    fn z06_only_one_revision_has_batches() {
+        let line = br#"[{"jsonrpc":"2.0","method":"a"}]"#;
+        for revision in Revision::ALL {
+            let reading = read_line(line, Spoken::Legacy(revision), 1 << 16);
+            assert_eq!(reading == Reading::Batch, revision == Revision::Mar2025, "{revision:?}: {reading:?}");
+        }
+        assert_eq!(
+            kind(r#"{"jsonrpc":"2.0","id":0,"method":"a"}"#, Spoken::Legacy(Revision::NEWEST)),
+            Some(MessageKind::Request)
+        );
     }
 
     #[test]
     fn w04_parts_are_raw_slices() {
         let line = br#" {"id" : "a\u0062" , "jsonrpc":"2.0","error": {"code":-32601,"message":"x"} } "#;
-        let Reading::Message(MessageKind::RemoteError, parts) = read_line(line, Mode::Raw, 1 << 16) else {
+        let Reading::Message(MessageKind::RemoteError, parts) = read_line(line, Spoken::Raw, 1 << 16) else {
             panic!("a remote error");
         };
         assert_eq!(parts.error_code, -32601);
@@ -264,38 +294,40 @@ mod tests {
     #[test]
     fn w04_grammar_bytes_says_how_far_the_whole_grammar_is_checked() {
         let sloppy = br#"{"jsonrpc":"2.0","id":1,"result":{"a":{"b":01}}}"#;
-        assert!(matches!(read_line(sloppy, Mode::Raw, sloppy.len()), Reading::Malformed { .. }));
-        assert!(matches!(read_line(sloppy, Mode::Raw, sloppy.len() - 1), Reading::Message(..)));
+        assert!(matches!(read_line(sloppy, Spoken::Raw, sloppy.len()), Reading::Malformed { .. }));
+        assert!(matches!(read_line(sloppy, Spoken::Raw, sloppy.len() - 1), Reading::Message(..)));
     }
 
     #[test]
     fn r11_what_send_takes() {
-        let out = |text: &str, mode| outgoing_line(text.as_bytes(), mode, 1 << 16);
+        let out = |text: &str, spoken| outgoing_line(text.as_bytes(), spoken, 1 << 16);
         let request = r#"{"jsonrpc":"2.0","id":"list-1","method":"tools/list"}"#;
-        assert_eq!(out(request, Mode::Modern), Ok([request.as_bytes(), b"\n"].concat()));
+        assert_eq!(out(request, Spoken::Modern), Ok([request.as_bytes(), b"\n"].concat()));
         let spread = "\r\n{\"jsonrpc\":\"2.0\",\n\"method\":\"a\\n\"\r\n}\n";
-        assert_eq!(out(spread, Mode::Modern), Ok(b"{\"jsonrpc\":\"2.0\", \"method\":\"a\\n\"  }\n".to_vec()));
+        assert_eq!(out(spread, Spoken::Modern), Ok(b"{\"jsonrpc\":\"2.0\", \"method\":\"a\\n\"  }\n".to_vec()));
         for refused in [
             r#"{"jsonrpc":"2.0","id":1,"method":"a"}"#,
             r#"{"jsonrpc":"2.0","id":"1","method":"a"}"#,
             r#"{"jsonrpc":"2.0","id":"\u0031","method":"a"}"#,
             r#"{"jsonrpc":"2.0","id":"-12","method":"a"}"#,
             r#"{"jsonrpc":"2.0","id":"a","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":"mcp-supervised-1","method":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":"mcp\u002dsupervised-x","method":"a"}"#,
             "[]",
         ] {
-            assert!(out(refused, Mode::Modern).is_err(), "{refused}");
-            assert!(out(refused, Mode::Raw).is_ok(), "{refused}");
+            assert!(out(refused, Spoken::Modern).is_err(), "{refused}");
+            assert!(out(refused, Spoken::Raw).is_ok(), "{refused}");
         }
         for never in ["", " ", "{", "{}", "nonsense", "{\"jsonrpc\":\"2.0\",\"method\":\"a\nb\"}", "\u{feff}{}"] {
-            assert!(out(never, Mode::Modern).is_err(), "{never}");
-            assert!(out(never, Mode::Raw).is_err(), "{never}");
+            assert!(out(never, Spoken::Modern).is_err(), "{never}");
+            assert!(out(never, Spoken::Raw).is_err(), "{never}");
         }
     }
 
     #[test]
     fn r02_a_line_that_can_never_fit_is_refused() {
         let text = br#"{"jsonrpc":"2.0","method":"a"}"#;
-        assert!(outgoing_line(text, Mode::Raw, text.len()).is_err());
-        assert!(outgoing_line(text, Mode::Raw, text.len() + 1).is_ok());
+        assert!(outgoing_line(text, Spoken::Raw, text.len()).is_err());
+        assert!(outgoing_line(text, Spoken::Raw, text.len() + 1).is_ok());
     }
 }

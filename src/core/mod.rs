@@ -4,11 +4,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod batch;
 pub mod budget;
 pub mod chunk;
 pub mod client;
 pub mod connection;
 pub mod deadlines;
+pub mod era;
 pub mod error;
 pub mod event;
 pub mod framing;

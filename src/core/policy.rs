@@ -8,8 +8,12 @@ use super::time::{Nanos, ms};
 /// How much of the protocol the library speaks for a peer (Z1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
+    /// Whatever the server speaks: it is asked.
+    Auto,
     /// MCP 2026-07-28: nothing is sent unasked.
     Modern,
+    /// A revision before it: every life begins with the handshake.
+    Legacy,
     /// Lines only: nothing is stamped, nothing is tracked.
     Raw,
 }
@@ -112,7 +116,7 @@ pub struct Policy {
     pub kill_grace: Nanos,
     /// How long the end of the output is waited for once the process is known to be gone (L3).
     pub exit_drain: Nanos,
-    /// How long a connection may take until it serves (L4); unused while every mode serves at once.
+    /// How long a connection may take until it serves (L4, Z5).
     pub start_timeout: Nanos,
     /// Whether a spawned process serves at once. Where it does not, somebody tells when (`Supervisor::serves`).
     pub serves_at_once: bool,
@@ -125,7 +129,7 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            mode: Mode::Modern,
+            mode: Mode::Auto,
             max_restarts: MaxRestarts::Limited(3),
             restart_delay: ms(100),
             restart_window: ms(60_000),

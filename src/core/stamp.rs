@@ -114,6 +114,11 @@ pub enum Meta<'a> {
         /// A minted token, as JSON text.
         token: Option<&'a str>,
     },
+    /// As the host gave it, with a minted token put in: what the revisions before 2026-07-28 have.
+    Plain {
+        /// The token, as JSON text.
+        token: &'a str,
+    },
     /// As the host gave it.
     Verbatim,
 }
@@ -122,6 +127,7 @@ pub enum Meta<'a> {
 pub fn room_for(method: &str, params: &Params<'_>, meta: Meta<'_>) -> usize {
     let stamped = match meta {
         Meta::Stamped { stamp, token } => stamp.opening.len() + token.map_or(0, str::len) + 24,
+        Meta::Plain { token } => token.len() + 32,
         Meta::Verbatim => 0,
     };
     params.text.len() + method.len() + stamped + 72
@@ -218,9 +224,13 @@ fn push_method(line: &mut Vec<u8>, method: &str) {
 }
 
 fn push_params(line: &mut Vec<u8>, params: &Params<'_>, meta: Meta<'_>) -> Result<(), String> {
-    let Meta::Stamped { stamp, token } = meta else {
-        push_flat(line, params.text);
-        return Ok(());
+    let (stamp, token) = match meta {
+        Meta::Stamped { stamp, token } => (stamp, token),
+        Meta::Plain { token } => return push_plain(line, params, token),
+        Meta::Verbatim => {
+            push_flat(line, params.text);
+            return Ok(());
+        }
     };
     match params.meta {
         None => {
@@ -251,6 +261,34 @@ fn push_params(line: &mut Vec<u8>, params: &Params<'_>, meta: Meta<'_>) -> Resul
     Ok(())
 }
 
+/// Params with a minted token and nothing else of the library's.
+fn push_plain(line: &mut Vec<u8>, params: &Params<'_>, token: &str) -> Result<(), String> {
+    let (before, meta, behind) = match params.meta {
+        Some(span) => {
+            let (start, end) = (span.start as usize, span.end as usize);
+            (&params.text[..start], span.of(params.text), &params.text[end..])
+        }
+        None => (&b"{\"_meta\":"[..], &b"{}"[..], &params.text[1..]),
+    };
+    push_flat(line, before);
+    line.extend_from_slice(b"{\"progressToken\":");
+    line.extend_from_slice(token.as_bytes());
+    for (key, value) in pairs(meta)? {
+        if key != KEY_TOKEN {
+            line.push(b',');
+            line.extend_from_slice(quoted(&key).as_bytes());
+            line.push(b':');
+            push_flat(line, value.get().as_bytes());
+        }
+    }
+    line.push(b'}');
+    if params.meta.is_none() && behind.trim_ascii_start() != b"}" {
+        line.push(b',');
+    }
+    push_flat(line, behind);
+    Ok(())
+}
+
 fn push_token(line: &mut Vec<u8>, token: Option<&str>) {
     if let Some(token) = token {
         line.extend_from_slice(b",\"progressToken\":");
@@ -260,7 +298,7 @@ fn push_token(line: &mut Vec<u8>, token: Option<&str>) {
 
 /// Appends JSON text with its line breaks turned into spaces. They only stand between tokens: inside a string JSON does not
 /// allow them, and the text was checked.
-fn push_flat(line: &mut Vec<u8>, text: &[u8]) {
+pub fn push_flat(line: &mut Vec<u8>, text: &[u8]) {
     let from = line.len();
     line.extend_from_slice(text);
     if scan::has_control(text) {
@@ -289,6 +327,11 @@ pub fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a RawValue> {
     })
     .ok()?;
     found
+}
+
+/// The text of a key of a JSON object whose value is a string.
+pub fn text_member(object: &[u8], name: &str) -> Option<String> {
+    serde_json::from_str(member(object, name)?.get()).ok()
 }
 
 /// Shows each pair of a JSON object, in their order.

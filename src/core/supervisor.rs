@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::chunk::Pool;
-use super::client::Options;
+use super::client::{Options, Reply};
 use super::connection::{Action, Connection, Ctx, ExitReport, Spawned, StdinReport};
 use super::deadlines::{Deadlines, Timer};
 use super::error::Refusal;
@@ -179,6 +179,12 @@ impl Supervisor {
         self.with(now, slot, |peer, ctx| peer.cancel(ctx, request, reason)).unwrap_or(Err(Refusal::NoPeer))
     }
 
+    /// Answers a request of the server.
+    pub fn respond(&mut self, now: Nanos, id: PeerId, token: u64, reply: Reply<'_>) -> Answer {
+        let slot = self.slot(id)?;
+        self.with(now, slot, |peer, ctx| peer.respond(ctx, token, reply)).unwrap_or(Err(Refusal::NoPeer))
+    }
+
     /// Whether `tick` would end a request of the peer at `now`: its stdout is read before that (R4).
     pub fn judges(&self, now: Nanos) -> Vec<u32> {
         self.deadlines
@@ -250,7 +256,7 @@ impl Supervisor {
 
     /// The connection serves, where the policy says that this has to be told.
     pub fn serves(&mut self, now: Nanos, slot: u32) {
-        self.with(now, slot, |peer, ctx| peer.serves(ctx, true, false));
+        self.with(now, slot, |peer, ctx| peer.told_to_serve(ctx));
     }
 
     /// Whether an `Action::Spawn` is still wanted.

@@ -28,6 +28,21 @@ pub unsafe fn bytes<'a>(what: &str, text: *const c_char, len: usize) -> Result<&
     Ok(unsafe { std::slice::from_raw_parts(text.cast(), len) })
 }
 
+/// UTF-8 text.
+///
+/// # Safety
+///
+/// As for `bytes`.
+pub unsafe fn utf8<'a>(what: &str, text: *const c_char, len: usize) -> Result<&'a str, Failure> {
+    // SAFETY: the caller's promise is passed on.
+    let bytes = unsafe { bytes(what, text, len) }?;
+    if bytes.is_ascii() {
+        // SAFETY: ASCII is UTF-8. Every method is ASCII, and the general check takes several times as long.
+        return Ok(unsafe { std::str::from_utf8_unchecked(bytes) });
+    }
+    std::str::from_utf8(bytes).map_err(|_| Failure::invalid(format!("{what} is not UTF-8")))
+}
+
 /// Bytes that can be passed to a process: without a NUL.
 ///
 /// # Safety

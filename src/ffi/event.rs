@@ -6,6 +6,7 @@ use std::ptr;
 
 use super::config::mcp_supervised_log_level;
 use super::status::*;
+use crate::core::era::Spoken;
 use crate::core::event::{Close, CloseReason, Event, Exit, Fault, HandleEvent, Serving, To, Trouble, flag};
 use crate::core::framing::Frame;
 use crate::core::message::{MessageKind, Parts};
@@ -25,8 +26,8 @@ pub enum mcp_supervised_event_kind {
     /// `unread_from`; the last lines of stderr as `payload`. With MCP_SUPERVISED_FLAG_WILL_RECONNECT a replacement is coming:
     /// `attempt` of `max_restarts`, in `delay_ms`.
     MCP_SUPERVISED_EVENT_CLOSE = 2,
-    /// A replacement serves: `pid`, `life`, `attempt`. Never for the first life. Retained requests and open streams are on
-    /// their way to it already.
+    /// A replacement serves: `pid`, `life`, `attempt`, `era`, and the protocol version as `payload`. Never for the first life.
+    /// Retained requests and open streams are on their way to it already.
     MCP_SUPERVISED_EVENT_RECONNECT = 3,
     /// Something went wrong: `status`, and the text as `payload` (for MCP_SUPERVISED_E_PROTOCOL without a request, the
     /// server's line). With `request` that request or stream ended without an answer (MCP_SUPERVISED_FLAG_COMPLETE). With
@@ -34,7 +35,8 @@ pub enum mcp_supervised_event_kind {
     MCP_SUPERVISED_EVENT_ERROR = 4,
     /// The restart budget is spent: `max_restarts`. The peer is closed.
     MCP_SUPERVISED_EVENT_EXHAUSTED = 5,
-    /// The first life serves: `pid`, `life`. Not in the modes without a handshake, where start itself says so.
+    /// The first life serves: `pid`, `life`, `era`, and the protocol version as `payload`. Not in MCP_SUPERVISED_MODE_MODERN and
+    /// MCP_SUPERVISED_MODE_RAW, where start itself says so.
     MCP_SUPERVISED_EVENT_READY = 6,
     /// CLOSE is about to follow. After mcp_supervised_close the connection still takes last words until the next poll.
     MCP_SUPERVISED_EVENT_DRAIN = 7,
@@ -60,7 +62,8 @@ pub enum mcp_supervised_message_kind {
     MCP_SUPERVISED_MESSAGE_REMOTE_ERROR = 2,
     /// A notification; `body` is the value of "params".
     MCP_SUPERVISED_MESSAGE_NOTIFICATION = 3,
-    /// A request of the server (raw mode); `body` is the value of "params".
+    /// A request of the server; `body` is the value of "params". On a server of a revision before 2026-07-28 `request` is the
+    /// token by which mcp_supervised_respond answers it; in raw mode it is 0.
     MCP_SUPERVISED_MESSAGE_REQUEST = 4,
     /// An answer to nothing the library knows of, as after mcp_supervised_send; `body` is its result or its error object and
     /// `error_code` 0 for a result. In raw mode a JSON array.
@@ -83,6 +86,18 @@ pub enum mcp_supervised_close_reason {
 
 pub use mcp_supervised_close_reason::*;
 
+/// Which era a connection speaks: the `era` of READY and RECONNECT. 0, in raw mode, is none.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum mcp_supervised_era {
+    /// MCP 2026-07-28.
+    MCP_SUPERVISED_ERA_MODERN = 1,
+    /// A revision before it, with a handshake.
+    MCP_SUPERVISED_ERA_LEGACY = 2,
+}
+
+pub use mcp_supervised_era::*;
+
 /// Of an event with a `request`: that request or stream is over, and its `user_data` will not be seen again.
 pub const MCP_SUPERVISED_FLAG_COMPLETE: u32 = 1u32 << 0;
 /// Of an event: it is the last one of its peer, and mcp_supervised_remove is possible now. Of SHUTDOWN: it is the last one of all
@@ -99,6 +114,9 @@ pub const MCP_SUPERVISED_FLAG_UNREAD: u32 = 1u32 << 4;
 pub const MCP_SUPERVISED_FLAG_INPUT_REQUIRED: u32 = 1u32 << 5;
 /// Of a result: its `resultType` is that of an extension which the client capabilities declare.
 pub const MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE: u32 = 1u32 << 6;
+/// Of a MESSAGE: the library made it, because a server of an older revision does not know what was asked: the answer to
+/// server/discover, and what a stream gets beside the server's own notifications.
+pub const MCP_SUPERVISED_FLAG_EMULATED: u32 = 1u32 << 7;
 /// Of a RECONNECT: version, capabilities or serverInfo are not what they were.
 pub const MCP_SUPERVISED_FLAG_SERVER_CHANGED: u32 = 1u32 << 8;
 /// Of the end of a stream with E_CANCELLED: the server ended it.
@@ -156,7 +174,7 @@ pub struct mcp_supervised_event {
     /// CLOSE: the first number given by mcp_supervised_send of which the dead server cannot have read a byte; 0 if there is
     /// none, or if that cannot be known, as after the end of stdin was asked for.
     pub unread_from: u64,
-    /// Reserved, 0.
+    /// READY and RECONNECT: a mcp_supervised_era, 0 in raw mode.
     pub era: u32,
     /// Reserved, 0.
     pub reserved: u32,
@@ -269,8 +287,8 @@ pub fn flatten(told: Told, out: &mut mcp_supervised_event, held: &mut Vec<Held>)
             out.status = MCP_SUPERVISED_E_PROTOCOL as i32;
             set_frame(out, parts, frame, held);
         }
-        Event::Ready(serving) => set_serving(out, MCP_SUPERVISED_EVENT_READY, serving),
-        Event::Reconnect(serving) => set_serving(out, MCP_SUPERVISED_EVENT_RECONNECT, serving),
+        Event::Ready(serving) => set_serving(out, MCP_SUPERVISED_EVENT_READY, serving, held),
+        Event::Reconnect(serving) => set_serving(out, MCP_SUPERVISED_EVENT_RECONNECT, serving, held),
         Event::Drain { .. } => out.kind = MCP_SUPERVISED_EVENT_DRAIN as u32,
         Event::Close(close) => set_close(out, *close, held),
         Event::Error(trouble) => set_trouble(out, *trouble, held),
@@ -350,6 +368,7 @@ const _: () = assert!(
         && flag::UNREAD == MCP_SUPERVISED_FLAG_UNREAD
         && flag::INPUT_REQUIRED == MCP_SUPERVISED_FLAG_INPUT_REQUIRED
         && flag::OTHER_RESULT_TYPE == MCP_SUPERVISED_FLAG_OTHER_RESULT_TYPE
+        && flag::EMULATED == MCP_SUPERVISED_FLAG_EMULATED
         && flag::BY_PEER == MCP_SUPERVISED_FLAG_BY_PEER
 );
 
@@ -369,13 +388,26 @@ fn set_exit(out: &mut mcp_supervised_event, exit: Option<Exit>) {
     }
 }
 
-fn set_serving(out: &mut mcp_supervised_event, kind: mcp_supervised_event_kind, serving: Serving) {
+fn set_serving(
+    out: &mut mcp_supervised_event,
+    kind: mcp_supervised_event_kind,
+    serving: Serving,
+    held: &mut Vec<Held>,
+) {
     out.kind = kind as u32;
     out.pid = serving.pid;
     out.life = serving.life;
     out.attempt = serving.attempt;
+    out.era = match serving.spoken {
+        Spoken::Raw => 0,
+        Spoken::Modern => MCP_SUPERVISED_ERA_MODERN as u32,
+        Spoken::Legacy(_) => MCP_SUPERVISED_ERA_LEGACY as u32,
+    };
     if serving.changed {
         out.flags |= MCP_SUPERVISED_FLAG_SERVER_CHANGED;
+    }
+    if let Some(version) = serving.spoken.version() {
+        set_text(out, version.to_owned(), held);
     }
 }
 

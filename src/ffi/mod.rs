@@ -12,6 +12,7 @@ pub mod guard;
 pub mod handle;
 pub mod limits;
 pub mod peer;
+pub mod respond;
 pub mod spec;
 pub mod spec_client;
 pub mod status;

@@ -22,11 +22,18 @@ pub const MCP_SUPERVISED_NO_RESTART: u32 = u32::MAX - 1;
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcp_supervised_mode {
-    /// MCP 2026-07-28, without a handshake; nothing is sent unasked. The default.
-    MCP_SUPERVISED_MODE_MODERN = 1,
+    /// Whatever the server speaks, MCP 2026-07-28 or one of the revisions before it. The first life is asked with
+    /// server/discover, as its very first message; what was found is kept for its replacements. READY tells when it serves. The
+    /// default.
+    MCP_SUPERVISED_MODE_AUTO = 1,
+    /// MCP 2026-07-28, without a handshake; nothing is sent unasked.
+    MCP_SUPERVISED_MODE_MODERN = 2,
+    /// A revision before 2026-07-28 (2025-11-25, 2025-06-18, 2025-03-26 or 2024-11-05): every life begins with the handshake
+    /// "initialize". READY tells when the first one serves.
+    MCP_SUPERVISED_MODE_LEGACY = 3,
     /// Lines only: the library writes nothing of its own, tracks nothing, and every JSON-RPC message of the server, and every
     /// JSON array, is a MESSAGE. What is neither is an ERROR with MCP_SUPERVISED_E_MALFORMED, as in the other modes.
-    MCP_SUPERVISED_MODE_RAW = 2,
+    MCP_SUPERVISED_MODE_RAW = 4,
 }
 
 pub use mcp_supervised_mode::*;
@@ -80,7 +87,9 @@ impl mcp_supervised_spec {
     pub(super) fn judged(&self) -> Result<Spec, Failure> {
         let mut spec = self.spec.clone();
         spec.policy.mode = match self.mode {
+            m if m == MCP_SUPERVISED_MODE_AUTO as u32 => Mode::Auto,
             m if m == MCP_SUPERVISED_MODE_MODERN as u32 => Mode::Modern,
+            m if m == MCP_SUPERVISED_MODE_LEGACY as u32 => Mode::Legacy,
             m if m == MCP_SUPERVISED_MODE_RAW as u32 => Mode::Raw,
             other => return Err(Failure::invalid(format!("mode {other} is unknown"))),
         };
@@ -128,7 +137,7 @@ pub unsafe extern "C" fn mcp_supervised_spec_new(
         }
         let spec = mcp_supervised_spec {
             spec: Spec { program, policy: Policy::default(), ..Spec::default() },
-            mode: MCP_SUPERVISED_MODE_MODERN as u32,
+            mode: MCP_SUPERVISED_MODE_AUTO as u32,
             env_mode: MCP_SUPERVISED_ENV_SAFE as u32,
             stderr: MCP_SUPERVISED_STDERR_LOG as u32,
             max_restarts: 3,

@@ -6,7 +6,7 @@ use super::bytes::bytes;
 use super::spec::{mcp_supervised_spec, set};
 use super::status::Failure;
 use super::traffic::timeout;
-use crate::core::policy::ClientPolicy;
+use crate::core::policy::{ClientPolicy, Policy};
 use crate::core::stamp::{Params, pairs, quoted};
 
 /// What servers are told of the host as `clientInfo`, in every request: its name and version, UTF-8, not empty. Without it nothing
@@ -77,6 +77,28 @@ pub unsafe extern "C" fn mcp_supervised_spec_request_timeouts(
     }
 }
 
+/// How long a server may take to begin. `probe_timeout_ms` (default 10000) is the time from the spawn for an answer to the
+/// question which revision it speaks, in MCP_SUPERVISED_MODE_AUTO; after it the older handshake is tried on the same process, and
+/// nothing is killed for it. It is also the time for the question of mcp_supervised_spec_rediscover. `start_timeout_ms` (default 120000)
+/// is the time from the spawn until the connection serves; after it the process is ended, which is told as an ERROR with
+/// MCP_SUPERVISED_E_HANDSHAKE. 0 is the default, MCP_SUPERVISED_NO_TIMEOUT none, each on its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcp_supervised_spec_start_timeouts(
+    spec: *mut mcp_supervised_spec,
+    probe_timeout_ms: u64,
+    start_timeout_ms: u64,
+) -> i32 {
+    // SAFETY: the caller's promise is passed on.
+    unsafe {
+        set(spec, |spec| {
+            let defaults = Policy::default();
+            spec.spec.policy.client.probe_timeout = timeout(probe_timeout_ms).unwrap_or(defaults.client.probe_timeout);
+            spec.spec.policy.start_timeout = timeout(start_timeout_ms).unwrap_or(defaults.start_timeout);
+            Ok(())
+        })
+    }
+}
+
 /// 1: a request that only reads the server's state and was lost with its connection is sent again to the replacement, under its
 /// id and with its deadlines: server/discover, tools/list, prompts/list, prompts/get, resources/list, resources/templates/list,
 /// resources/read, completion/complete, unless it carries `inputResponses` or `requestState`. Never tools/call, never another
@@ -95,7 +117,8 @@ pub unsafe extern "C" fn mcp_supervised_spec_retry_lost_requests(spec: *mut mcp_
 
 /// 1: after a restart the library asks server/discover by itself before the replacement serves, so that server_info and
 /// server_capabilities are not stale, and RECONNECT carries MCP_SUPERVISED_FLAG_SERVER_CHANGED if they are not what they were. A
-/// server that answers with an error, or not within 10 seconds, serves all the same, stale. 0 is the default.
+/// server that answers with an error, or not in time (mcp_supervised_spec_start_timeouts), serves all the same, stale. A server of an
+/// older revision tells it with its handshake in any case. 0 is the default.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcp_supervised_spec_rediscover(spec: *mut mcp_supervised_spec, on: u32) -> i32 {
     // SAFETY: the caller's promise is passed on.

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::mem::size_of;
 
-use super::bytes::bytes;
+use super::bytes::{bytes, utf8};
 use super::guard::{Inner, enter, mcp_supervised};
 use super::peer::mcp_supervised_peer;
 use super::status::*;
@@ -97,21 +97,6 @@ pub(super) fn timeout(millis: u64) -> Option<Nanos> {
         MCP_SUPERVISED_NO_TIMEOUT => Some(NEVER),
         millis => Some(ms(millis).min(NEVER - 1)),
     }
-}
-
-/// UTF-8 text.
-///
-/// # Safety
-///
-/// As for `bytes`.
-unsafe fn utf8<'a>(what: &str, text: *const c_char, len: usize) -> Result<&'a str, Failure> {
-    // SAFETY: the caller's promise is passed on.
-    let bytes = unsafe { bytes(what, text, len) }?;
-    if bytes.is_ascii() {
-        // SAFETY: ASCII is UTF-8. Every method is ASCII, and the general check takes several times as long.
-        return Ok(unsafe { std::str::from_utf8_unchecked(bytes) });
-    }
-    std::str::from_utf8(bytes).map_err(|_| Failure::invalid(format!("{what} is not UTF-8")))
 }
 
 /// Sends a request. `params` is the text of a JSON object; (NULL, 0) stands for {}. It is embedded byte for byte, except that

@@ -23,8 +23,8 @@ pub use clock::Clock;
 pub use doorbell::{Doorbell, Wake};
 pub use spec::{EnvMode, Launch, Spec};
 
-use crate::core::client::Options;
 use crate::core::client::known::Known;
+use crate::core::client::{Options, Reply};
 use crate::core::connection::Spawned;
 use crate::core::error::Refusal;
 use crate::core::ids::PeerId;
@@ -255,6 +255,27 @@ impl Reactor {
         let now = self.clock.now();
         self.core.cancel(now, id, request, reason)?;
         self.sent(now, id, reason.len() + LINE_OVERHEAD)
+    }
+
+    /// Answers a request of the server with a result.
+    pub fn respond(&mut self, id: PeerId, token: u64, result: &[u8]) -> Result<(), Error> {
+        let now = self.clock.now();
+        self.core.respond(now, id, token, Reply::Result(result))?;
+        self.sent(now, id, result.len() + LINE_OVERHEAD)
+    }
+
+    /// Answers a request of the server with an error.
+    pub fn respond_error(
+        &mut self,
+        id: PeerId,
+        token: u64,
+        code: i64,
+        message: &str,
+        data: &[u8],
+    ) -> Result<(), Error> {
+        let now = self.clock.now();
+        self.core.respond(now, id, token, Reply::Error { code, message, data })?;
+        self.sent(now, id, message.len() + data.len() + LINE_OVERHEAD)
     }
 
     /// What the server of a peer said of itself, and whether that was before a restart.

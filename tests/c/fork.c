@@ -5,6 +5,7 @@
 #include "host.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 static mcp_supervised_peer peer;
 
@@ -30,6 +31,14 @@ static void everything_is_refused(void) {
     EQUAL(mcp_supervised_remove(host, peer), MCP_SUPERVISED_E_FORKED);
     EQUAL(mcp_supervised_state(host, peer), MCP_SUPERVISED_E_FORKED);
     EQUAL(mcp_supervised_pid(host, peer), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_request(host, peer, "x", 1, "{}", 2, NULL, &number), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_notify(host, peer, "x", 1, "{}", 2), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_listen(host, peer, "{}", 2, 0, &number), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_cancel(host, peer, 1, NULL, 0), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_respond(host, peer, 1, "{}", 2), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_respond_error(host, peer, 1, -1, "x", 1, NULL, 0), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_server_info(host, peer, &text, &len), MCP_SUPERVISED_E_FORKED);
+    EQUAL(mcp_supervised_server_capabilities(host, peer, &text, &len), MCP_SUPERVISED_E_FORKED);
     CHECK(other == 77 && text == NULL && len == 77 && number == 77);
     mcp_supervised_spec_free(spec);
 }
@@ -133,7 +142,7 @@ static void with_a_child_that_lives_on(int it_frees) {
     OK(mcp_supervised_remove(host, peer));
 }
 
-static volatile int busy;
+static atomic_int busy;
 
 static void *drive_in_thread(void *unused) {
     mcp_supervised_event events[64];

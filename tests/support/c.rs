@@ -1,4 +1,4 @@
-//! Hosts in C: compiled strictly, linked with the shared library of this very build, run under a watchdog.
+//! Hosts in C and in other languages: compiled strictly, linked with the shared library of this very build, run under a watchdog.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
@@ -30,21 +30,45 @@ pub struct Ran {
     pub output: String,
 }
 
-/// Compiles a C file of this repository, given from its root.
-pub fn compile(source: &str) -> CHost {
+/// A directory of one host's own.
+pub fn host_dir() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let dir = scratch(&format!("c-{}-{number}", std::process::id()));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
-    let program = dir.join("host");
-    let mut compiler = strict(&cc(), "c11");
-    compiler.args(["-g", "-pthread", "-o"]).arg(&program).arg(&source);
-    link(&mut compiler, &dir);
-    run(&mut compiler);
-    CHost { dir, source, command: Command::new(program) }
+    scratch(&format!("c-{}-{number}", std::process::id()))
 }
 
+/// A file of this repository, given from its root.
+pub fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Compiles a C file of this repository, given from its root.
+pub fn compile(path: &str) -> CHost {
+    compile_by(strict(&cc(), "c11"), &[path], &[])
+}
+
+/// Compiles files of this repository; the first one gives the host its name. The options follow the files.
+pub fn compile_by(mut compiler: Command, paths: &[&str], options: &[String]) -> CHost {
+    let dir = host_dir();
+    let program = dir.join("host");
+    compiler.args(["-g", "-pthread", "-o"]).arg(&program).args(paths.iter().map(|path| source(path))).args(options);
+    link(&mut compiler, &dir);
+    run(&mut compiler);
+    CHost { dir, source: source(paths[0]), command: Command::new(program) }
+}
+
+#[allow(dead_code, reason = "each test file uses its part")]
 impl CHost {
+    /// A host that was built by other means, in a directory of its own.
+    pub fn from(dir: PathBuf, source: PathBuf, command: Command) -> Self {
+        Self { dir, source, command }
+    }
+
+    /// The directory that goes when the host is dropped.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     pub fn arg(mut self, arg: &str) -> Self {
         self.command.arg(arg);
         self
@@ -69,8 +93,42 @@ impl CHost {
 
     /// Runs it to its end; one that hangs is killed.
     pub fn run(mut self) -> Ran {
+        self.run_once()
+    }
+
+    /// The same, and if it was a success, a look at its directory before that goes.
+    pub fn run_and(mut self, look: impl FnOnce()) -> Ran {
+        let ran = self.run_once();
+        if ran.status.success() {
+            look();
+        }
+        ran
+    }
+
+    /// Runs it once for each list of further arguments; each run must be a success. Their outputs.
+    pub fn succeeds_with(mut self, variants: &[&[&str]]) -> Vec<String> {
+        let mut outputs = Vec::new();
+        for arguments in variants {
+            let mut command = Command::new(self.command.get_program());
+            command.args(self.command.get_args()).args(*arguments);
+            command.envs(self.command.get_envs().map(|(name, value)| (name, value.unwrap_or_default())));
+            if let Some(dir) = self.command.get_current_dir() {
+                command.current_dir(dir);
+            }
+            let plain = std::mem::replace(&mut self.command, command);
+            let Ran { status, output } = self.run_once();
+            assert!(status.success(), "{} {arguments:?} failed ({status}):\n{output}", self.source.display());
+            outputs.push(output);
+            self.command = plain;
+        }
+        outputs
+    }
+
+    fn run_once(&mut self) -> Ran {
         // A file takes everything and has no end to wait for: a server that is left behind cannot hold the test.
-        let mut output = File::options().read(true).append(true).create(true).open(self.dir.join("output")).unwrap();
+        let path = self.dir.join("output");
+        let _ = fs::remove_file(&path);
+        let mut output = File::options().read(true).append(true).create(true).open(path).unwrap();
         let mut child = self
             .command
             .stdin(Stdio::null())

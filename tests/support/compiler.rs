@@ -63,6 +63,16 @@ pub fn strict(compiler: &str, standard: &str) -> Command {
     command
 }
 
+/// Whether a tool that only some hosts need is there. In CI it has to be: a test that is skipped there tests nothing.
+pub fn have(tool: &str, arguments: &[&str]) -> bool {
+    let is_there = Command::new(tool).args(arguments).output().is_ok_and(|output| output.status.success());
+    if !is_there {
+        assert_ne!(env::var("CI").as_deref(), Ok("true"), "{tool} {arguments:?} fails");
+        println!("skipped: {tool} {arguments:?} fails");
+    }
+    is_there
+}
+
 /// Makes a linked program find the library of this build.
 pub fn link(command: &mut Command, dir: &Path) {
     // The program asks for the SONAME, so a link of that name lies beside it.

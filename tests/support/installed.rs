@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::support::{MCP_SUPERVISED_MODE_MODERN, MCP_SUPERVISED_MODE_RAW, Spec, demo_server, lives, recorded};
 
@@ -43,7 +43,7 @@ impl Way {
 
 /// An installed server in raw mode, `None` if nobody has installed it: `cargo test` alone needs nothing.
 pub fn installed(name: &str, way: Way) -> Option<Spec> {
-    Some(spec(&command(name, way)?).mode(MCP_SUPERVISED_MODE_RAW))
+    Some(spec(&words(name, way)?).mode(MCP_SUPERVISED_MODE_RAW))
 }
 
 /// The same with the protocol client on, and with something between that records, if anything is to be recorded: for tests that
@@ -51,27 +51,59 @@ pub fn installed(name: &str, way: Way) -> Option<Spec> {
 pub fn recorded_server(name: &str) -> Option<Spec> {
     let tee = recorded::before_others(demo_server()).unwrap_or_default();
     let tee = tee.into_iter().map(|word| word.into_bytes());
-    Some(spec(&tee.chain(command(name, Way::Direct)?).collect::<Vec<_>>()).mode(MCP_SUPERVISED_MODE_MODERN))
+    Some(spec(&tee.chain(words(name, Way::Direct)?).collect::<Vec<_>>()).mode(MCP_SUPERVISED_MODE_MODERN))
 }
 
 fn spec(command: &[Vec<u8>]) -> Spec {
     command[1..].iter().fold(Spec::new(&command[0]), |spec, word| spec.arg(word))
 }
 
-/// The words of the command.
-fn command(name: &str, way: Way) -> Option<Vec<Vec<u8>>> {
-    let Some(servers) = std::env::var_os("MCP_SUPERVISED_TEST_SERVERS").map(PathBuf::from) else {
+/// Where `./tests/all` has installed the servers, `None` if nobody has run it: `cargo test` alone needs nothing.
+pub fn servers() -> Option<PathBuf> {
+    let servers = std::env::var_os("MCP_SUPERVISED_TEST_SERVERS").map(PathBuf::from);
+    if servers.is_none() {
         println!("skipped: run ./tests/all, which installs the real servers");
-        return None;
-    };
+    }
+    servers
+}
+
+/// The words that start an installed server.
+fn command(servers: &Path, name: &str) -> Vec<PathBuf> {
     let sources = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/servers");
-    let (command, file) = match name {
-        "ts2" => (vec![PathBuf::from("node"), servers.join("ts2/server.mjs")], 1),
-        "py2" => (vec![servers.join("py2/bin/python"), sources.join("py2/server.py")], 1),
-        "rmcp3" => (vec![servers.join("rmcp3/release/rmcp3")], 0),
-        other => panic!("no server {other}"),
+    let node = |file: &str| vec![PathBuf::from("node"), servers.join(file)];
+    let reference = |packages: &str, name: &str| {
+        node(&format!("{packages}/node_modules/@modelcontextprotocol/server-{name}/dist/index.js"))
     };
-    assert!(command[file].exists(), "{} is missing", command[file].display());
+    let python = |environment: &str, file: &str| vec![servers.join(environment).join("bin/python"), sources.join(file)];
+    let script = |environment: &str, name: &str| vec![servers.join(environment).join("bin").join(name)];
+    match name {
+        "ts2" => node("ts2/server.mjs"),
+        "py2" => python("py2", "py2/server.py"),
+        "rmcp3" => vec![servers.join("rmcp3/release/rmcp3")],
+        "fastmcp" => python("python-modern", "fastmcp/server.py"),
+        "time" => script("python-modern", "mcp-server-time"),
+        "git" => script("python-modern", "mcp-server-git"),
+        "fetch" => script("python-modern", "mcp-server-fetch"),
+        "sqlite" => script("python-modern", "mcp-server-sqlite"),
+        "ts1" => node("ts1/server.mjs"),
+        "memory" => reference("ts1", "memory"),
+        "everything" => reference("reference", "everything"),
+        "filesystem" => reference("reference", "filesystem"),
+        "seqthink" => reference("reference", "sequential-thinking"),
+        "py1" => python("python-legacy", "py1/server.py"),
+        "time-legacy" => script("python-legacy", "mcp-server-time"),
+        "git-legacy" => script("python-legacy", "mcp-server-git"),
+        "sqlite-legacy" => script("python-legacy", "mcp-server-sqlite"),
+        "rmcp0" | "rmcp1" => vec![servers.join("rmcp-old/release").join(name)],
+        other => panic!("no server {other}"),
+    }
+}
+
+/// The words that start an installed server in that way, `None` if nobody has installed it.
+fn words(name: &str, way: Way) -> Option<Vec<Vec<u8>>> {
+    let command = command(&servers()?, name);
+    let file = command.last().expect("a command has a program");
+    assert!(file.exists(), "{} is missing", file.display());
     let words = way.prefix().iter().map(|word| word.as_bytes().to_vec());
     Some(words.chain(command.iter().map(|word| word.as_os_str().as_encoded_bytes().to_vec())).collect())
 }
@@ -86,4 +118,22 @@ pub fn group(leader: i32) -> Vec<i32> {
     };
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(in_it).collect()
+}
+
+/// A process and everything that descends from it, whatever its group.
+pub fn tree(root: i32) -> Vec<i32> {
+    let parent_of = |pid: i32| -> Option<i32> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let all: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let parents: Vec<(i32, i32)> = all.into_iter().filter_map(|pid| Some((pid, parent_of(pid)?))).collect();
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(parent) = found.get(at).copied() {
+        found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    found
 }

@@ -15,6 +15,7 @@ pub use mcp_supervised::ffi::guard::mcp_supervised as RawHandle;
 pub use mcp_supervised::ffi::handle::*;
 pub use mcp_supervised::ffi::limits::*;
 pub use mcp_supervised::ffi::peer::*;
+pub use mcp_supervised::ffi::respond::*;
 pub use mcp_supervised::ffi::spec::*;
 pub use mcp_supervised::ffi::spec_client::*;
 pub use mcp_supervised::ffi::status::*;
@@ -50,6 +51,7 @@ pub struct Event {
     pub uptime_ms: u64,
     pub count: u64,
     pub unread_from: u64,
+    pub era: u32,
     pub payload: Vec<u8>,
     pub method: Vec<u8>,
     pub body: Vec<u8>,
@@ -91,6 +93,7 @@ impl Event {
             uptime_ms: e.uptime_ms,
             count: e.count,
             unread_from: e.unread_from,
+            era: e.era,
             payload: bytes(e.payload, e.payload_len),
             method: bytes(e.method, e.method_len),
             body: bytes(e.body, e.body_len),
@@ -187,7 +190,25 @@ impl Spec {
 
     /// The demo server with the protocol client on, with flags.
     pub fn modern(flags: &[&str]) -> Self {
+        flags.iter().fold(Self::new(demo_server()).mode(MCP_SUPERVISED_MODE_MODERN), |spec, flag| spec.arg(flag))
+    }
+
+    /// The demo server as one of the older revisions that ends itself when a rule of theirs is broken, in the default mode.
+    pub fn legacy(revision: &str, flags: &[&str]) -> Self {
+        let spec = Self::new(demo_server()).arg("--legacy").arg(revision).arg("--strict");
+        flags.iter().fold(spec, |spec, flag| spec.arg(flag))
+    }
+
+    /// The demo server in the default mode.
+    pub fn auto(flags: &[&str]) -> Self {
         flags.iter().fold(Self::new(demo_server()), |spec, flag| spec.arg(flag))
+    }
+
+    /// How long a life may take to begin.
+    pub fn start_timeouts(self, probe_ms: u64, start_ms: u64) -> Self {
+        // SAFETY: a live spec.
+        let status = unsafe { mcp_supervised_spec_start_timeouts(self.spec, probe_ms, start_ms) };
+        self.ok(status)
     }
 
     /// Lost requests that only read are sent again.
@@ -524,6 +545,20 @@ impl Host {
         let (at, len) = text!(reason);
         // SAFETY: a live handle and valid text.
         unsafe { mcp_supervised_cancel(self.handle, peer, request, at, len) }
+    }
+
+    /// Answers a request of the server.
+    pub fn respond(&mut self, peer: u64, token: u64, result: impl AsRef<[u8]>) -> i32 {
+        let (at, len) = text!(result);
+        // SAFETY: a live handle and valid text.
+        unsafe { mcp_supervised_respond(self.handle, peer, token, at, len) }
+    }
+
+    /// Answers a request of the server with an error.
+    pub fn respond_error(&mut self, peer: u64, token: u64, code: i64, message: &str, data: &str) -> i32 {
+        let ((at, len), (data, data_len)) = (text!(message), text!(data));
+        // SAFETY: a live handle and valid texts.
+        unsafe { mcp_supervised_respond_error(self.handle, peer, token, code, at, len, data, data_len) }
     }
 
     /// Polls until a request or stream completes, and gives that event.

@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering;
 use serde_json::{Map, Value, json};
 
 use crate::methods::Reply;
-use crate::options::On;
 use crate::output::lock;
-use crate::server::{Failure, Server};
+use crate::server::{self, COUNTER_URI, Failure, Server};
 
 const KNOWN: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// The log levels, the most talkative first.
+pub const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// Answers what only these revisions have. `None`: the method is common to all, or unknown.
 pub fn request(server: &Server, method: &str, params: &Map<String, Value>) -> Option<Reply> {
@@ -20,19 +22,30 @@ pub fn request(server: &Server, method: &str, params: &Map<String, Value>) -> Op
         return None;
     }
     let empty = Some(Ok(Some(json!({}))));
-    let uri = || params.get("uri").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let text = |name: &str| params.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     match method {
-        "ping" | "logging/setLevel" => empty,
-        "resources/subscribe" => {
-            // The only resource there is; a client must cope with the refusal of any other.
-            if uri() != crate::server::COUNTER_URI {
-                return Some(Err(Failure::new(-32002, format!("Resource not found: {}", uri()))));
+        "ping" => empty,
+        "logging/setLevel" => {
+            let level = text("level");
+            if !LEVELS.contains(&level.as_str()) {
+                return Some(Err(Failure::invalid_params(format!("level: {level}"))));
             }
-            lock(&server.subscribed).insert(uri());
+            *lock(&server.log_level) = Some(level);
+            empty
+        }
+        "resources/subscribe" => {
+            if let Some(code) = server.options.subscribe_error {
+                return Some(Err(Failure::new(code, "subscriptions are refused")));
+            }
+            // A client must cope with the refusal of any other.
+            if !server::is_part_of(&text("uri"), COUNTER_URI) {
+                return Some(Err(Failure::new(-32002, format!("Resource not found: {}", text("uri")))));
+            }
+            lock(&server.subscribed).insert(text("uri"));
             empty
         }
         "resources/unsubscribe" => {
-            lock(&server.subscribed).remove(&uri());
+            lock(&server.subscribed).remove(&text("uri"));
             empty
         }
         _ => None,
@@ -40,39 +53,71 @@ pub fn request(server: &Server, method: &str, params: &Map<String, Value>) -> Op
 }
 
 fn initialize(server: &Server, params: &Map<String, Value>) -> Reply {
-    match server.options.on_initialize {
-        On::Answer => {}
-        On::Ignore => return Ok(None),
-        On::Error(code) => {
-            let data = json!({"supported": server.options.supported, "requested": params.get("protocolVersion")});
-            return Err(Failure { data: Some(data), ..Failure::new(code, "initialize is refused") });
-        }
-        On::Exit(code) => std::process::exit(code),
-    }
-    server.legacy_session.store(true, Ordering::Relaxed);
     // A server echoes a version it knows and is not newer than its own, and answers its own to any other.
     let own = server.options.legacy.as_deref().unwrap_or(KNOWN[3]);
     let asked = params.get("protocolVersion").and_then(Value::as_str).unwrap_or_default();
-    let version = if KNOWN.contains(&asked) && asked <= own { asked } else { own };
+    let version = match &server.options.answer_version {
+        Some(scripted) => scripted,
+        None if KNOWN.contains(&asked) && asked <= own => asked,
+        None => own,
+    };
+    *lock(&server.session) = Some(version.to_owned());
+    // Servers have been seen to speak before they answer.
+    for change in &server.options.early {
+        server.announce(*change);
+    }
+    for method in &server.options.ask_early {
+        server.output.note(&ask_client(server, None, None, method, None).1);
+    }
     Ok(Some(json!({"protocolVersion": version, "capabilities": server.capabilities(),
         "serverInfo": server.server_info()})))
 }
 
-/// Sends a request to the client; its answer becomes the answer of the call `id`. Ids start at 0, as some SDKs do.
-/// (In the modern era this is a violation, which tests want to see.)
-pub fn ask_client(server: &Server, id: &Value, method: &str, params: Option<&Value>) {
-    let own = server.next_ask.fetch_add(1, Ordering::Relaxed);
-    lock(&server.asked).insert(own, id.clone());
-    let mut request = json!({"jsonrpc": "2.0", "id": own, "method": method});
-    if let Some(params) = params {
-        request["params"] = params.clone();
+/// The handshake is over; what a server says unasked comes now.
+pub fn initialized(server: &Server) {
+    if !server.in_session() {
+        return;
     }
-    server.output.note(&request);
+    for change in &server.options.on_initialized {
+        server.announce(*change);
+    }
+    for method in &server.options.ask {
+        server.output.note(&ask_client(server, None, None, method, None).1);
+    }
+}
+
+/// A request to the client, and its id. The answer becomes that of the call that waits, if one does. Ids start at 0, as
+/// in some SDKs. (In the modern era such a request is a violation, which tests want to see.)
+pub fn ask_client(
+    server: &Server,
+    own: Option<Value>,
+    waiting: Option<&Value>,
+    method: &str,
+    params: Option<&Value>,
+) -> (Value, Value) {
+    let own = own.unwrap_or_else(|| server.next_ask.fetch_add(1, Ordering::Relaxed).into());
+    lock(&server.asked).insert(own.to_string(), waiting.cloned());
+    let mut request = json!({"jsonrpc": "2.0", "id": own, "method": method});
+    if let Some(params) = params.cloned().or_else(|| usual_params(method)) {
+        request["params"] = params;
+    }
+    (own, request)
+}
+
+/// The least that the revisions ask for.
+fn usual_params(method: &str) -> Option<Value> {
+    match method {
+        "sampling/createMessage" => Some(json!({"maxTokens": 16,
+            "messages": [{"role": "user", "content": {"type": "text", "text": "say hello"}}]})),
+        "elicitation/create" => Some(json!({"message": "your name?",
+            "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}})),
+        _ => None,
+    }
 }
 
 /// A response from the client: the text of the waiting call is its `result` or `error` member, as an object.
 pub fn client_answered(server: &'static Server, id: &Value, mut message: Map<String, Value>) {
-    let Some(call) = id.as_u64().and_then(|id| lock(&server.asked).remove(&id)) else {
+    let Some(Some(call)) = lock(&server.asked).remove(&id.to_string()) else {
         return;
     };
     message.remove("jsonrpc");

@@ -31,6 +31,7 @@ mod output;
 mod process;
 mod record;
 mod server;
+mod strict;
 mod tools;
 
 use std::time::Duration;
@@ -75,6 +76,10 @@ fn live(options: Options) {
     }
     server::fill_stderr(options.stderr_bytes_at_start);
     if let Some(code) = options.exit_at_start {
+        std::process::exit(code);
+    }
+    if let Some(code) = options.exit_unread {
+        process::wait_for_input();
         std::process::exit(code);
     }
     if let Some(path) = &options.raw_lines {

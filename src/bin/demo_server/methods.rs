@@ -1,22 +1,43 @@
 //! What a line means: the envelope, the `_meta` keys each request must carry, and one function for each method.
 
 use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::options::On;
+use crate::options::{Lock, On};
 use crate::output::lock;
 use crate::server::{self, COUNTER_URI, Failure, SUBSCRIPTION_ID, Server, Stream};
-use crate::{legacy, tools};
+use crate::{legacy, strict, tools};
+
+const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
 /// What a method says: a result, an error, or nothing (yet).
 pub type Reply = Result<Option<Value>, Failure>;
 
 /// Deals with one line from the client. A line that is no message is ignored.
 pub fn take_line(server: &'static Server, line: &[u8]) {
-    let Ok(Value::Object(mut message)) = serde_json::from_slice::<Value>(line) else {
-        return;
-    };
+    match serde_json::from_slice::<Value>(line) {
+        Ok(Value::Object(message)) => take_message(server, message),
+        // Only this revision had batches. Answers that come at once come together.
+        Ok(Value::Array(messages)) if server.speaks("2025-03-26") => {
+            server.output.begin_batch();
+            for message in messages {
+                if let Value::Object(message) = message {
+                    take_message(server, message);
+                }
+            }
+            server.output.end_batch();
+        }
+        _ => {}
+    }
+}
+
+fn take_message(server: &'static Server, mut message: Map<String, Value>) {
+    if server.options.strict {
+        strict::check(server, &message);
+    }
     let id = message.remove("id");
     let Some(Value::String(method)) = message.remove("method") else {
         if let Some(id) = id {
@@ -40,33 +61,73 @@ pub fn take_line(server: &'static Server, line: &[u8]) {
             if server.options.mute.iter().any(|mute| *mute == method || mute == "*") {
                 return;
             }
-            match request(server, &method, &id, &params) {
-                Ok(Some(result)) => server.answer(&id, Ok(result)),
-                Ok(None) => {}
-                Err(failure) => server.answer(&id, Err(failure)),
-            }
+            request(server, &method, &id, params);
         }
         Some(_) => {}
-        None => {
-            if method == "notifications/cancelled"
-                && let Some(id) = params.get("requestId")
-            {
+        None if method == "notifications/cancelled" => {
+            if let Some(id) = params.get("requestId") {
                 server.cancel(id);
             }
         }
+        None if method == "notifications/initialized" => legacy::initialized(server),
+        None => {}
     }
 }
 
-fn request(server: &'static Server, method: &str, id: &Value, params: &Map<String, Value>) -> Reply {
-    if method == "server/discover" {
-        match server.options.on_discover {
-            On::Answer => {}
-            On::Ignore => return Ok(None),
-            On::Error(code) => return Err(Failure::new(code, "server/discover is refused")),
-            On::Exit(code) => std::process::exit(code),
+/// Answers a request, in the way that the flags ask for.
+fn request(server: &'static Server, method: &str, id: &Value, params: Map<String, Value>) {
+    let options = &server.options;
+    let before_handshake = options.legacy.is_some() && !options.dual && !server.in_session();
+    let on = match method {
+        "server/discover" if !matches!(options.on_discover, On::Answer) => &options.on_discover,
+        "initialize" => &options.on_initialize,
+        "ping" => &On::Answer,
+        _ if before_handshake => &options.before_initialize,
+        _ => &On::Answer,
+    };
+    match on {
+        On::Answer => reply(server, id, serve(server, method, id, &params)),
+        On::Ignore => {}
+        On::Error(code) => {
+            let asked = params.get("protocolVersion").or_else(|| params.get("_meta")?.get(PROTOCOL_VERSION));
+            reply(server, id, Err(refused(server, *code, method, asked)));
         }
+        On::Exit(code) => {
+            if let Some(text) = &options.exit_text {
+                server::write_stderr(&format!("{text}\n"));
+            }
+            std::process::exit(*code);
+        }
+        On::Late(ms) => {
+            let (pause, method, id) = (Duration::from_millis(*ms), method.to_owned(), id.clone());
+            server.in_thread(move || {
+                thread::sleep(pause);
+                reply(server, &id, serve(server, &method, &id, &params));
+            });
+        }
+        // With nothing added.
+        On::Result(result) => server.answer_now(&json!({"jsonrpc": "2.0", "id": id, "result": result})),
     }
+}
+
+fn reply(server: &'static Server, id: &Value, reply: Reply) {
+    match reply {
+        Ok(Some(result)) => server.answer(id, Ok(result)),
+        Ok(None) => {}
+        Err(failure) => server.answer(id, Err(failure)),
+    }
+}
+
+/// A scripted refusal. The versions belong to an error about versions, and to any that `initialize` gets.
+fn refused(server: &Server, code: i64, method: &str, asked: Option<&Value>) -> Failure {
+    let unsupported = unsupported(server, asked);
+    let data = unsupported.data.filter(|_| code == unsupported.code || method == "initialize");
+    Failure { data, ..Failure::new(code, format!("{method} is refused")) }
+}
+
+fn serve(server: &'static Server, method: &str, id: &Value, params: &Map<String, Value>) -> Reply {
     if server.options.legacy.is_some()
+        && !(method == "initialize" && server.locked.load(Ordering::Relaxed))
         && let Some(reply) = legacy::request(server, method, params)
     {
         return reply;
@@ -75,8 +136,14 @@ fn request(server: &'static Server, method: &str, id: &Value, params: &Map<Strin
         // A modern server must name its versions to a client that only knows the handshake, which has no `_meta`.
         return Err(unsupported(server, params.get("protocolVersion")));
     }
-    if !server.is_legacy() && !server.options.lenient {
-        check_meta(server, params)?;
+    if !server.is_legacy() {
+        if !server.options.lenient {
+            check_meta(server, params)?;
+        }
+        let met = if method == "server/discover" { Lock::Discover } else { Lock::Request };
+        if server.options.lock == Some(met) {
+            server.locked.store(true, Ordering::Relaxed);
+        }
     }
     match method {
         "server/discover" if !server.is_legacy() => discover(server),
@@ -95,7 +162,12 @@ fn request(server: &'static Server, method: &str, id: &Value, params: &Map<Strin
         ),
         "prompts/get" => get_prompt(params),
         "completion/complete" => Ok(Some(complete(params))),
-        _ => Err(Failure::new(-32601, format!("Method not found: {method}"))),
+        _ => {
+            for line in 1..=server.options.stderr_per_unknown {
+                server::write_stderr(&format!("validation error {line} for {method}: no such method\n"));
+            }
+            Err(Failure::new(-32601, format!("Method not found: {method}")))
+        }
     }
 }
 
@@ -103,7 +175,7 @@ fn request(server: &'static Server, method: &str, id: &Value, params: &Map<Strin
 fn check_meta(server: &Server, params: &Map<String, Value>) -> Result<(), Failure> {
     let meta = params.get("_meta").and_then(Value::as_object);
     let key = |name: &str| meta.and_then(|meta| meta.get(name));
-    let Some(version) = key("io.modelcontextprotocol/protocolVersion").and_then(Value::as_str) else {
+    let Some(version) = key(PROTOCOL_VERSION).and_then(Value::as_str) else {
         return Err(Failure::invalid_params("missing _meta key io.modelcontextprotocol/protocolVersion"));
     };
     if key("io.modelcontextprotocol/clientCapabilities").and_then(Value::as_object).is_none() {
@@ -119,7 +191,8 @@ fn check_meta(server: &Server, params: &Map<String, Value>) -> Result<(), Failur
 fn unsupported(server: &Server, requested: Option<&Value>) -> Failure {
     let requested = requested.cloned().unwrap_or_default();
     let data = json!({"supported": server.options.supported, "requested": requested});
-    Failure { data: Some(data), ..Failure::new(-32022, "Unsupported protocol version") }
+    let data = Some(data).filter(|_| !server.options.no_supported);
+    Failure { data, ..Failure::new(-32022, "Unsupported protocol version") }
 }
 
 /// Adds the caching fields, which only the modern revision knows.

@@ -34,6 +34,7 @@ const FLAGS: &[Flag] = &[
     ("--stderr-at-start", "TEXT", "write TEXT and a line end to stderr"),
     ("--stderr-bytes-at-start", "N", "write N bytes to stderr, in lines of 80"),
     ("--exit-at-start", "CODE", "exit before reading anything"),
+    ("--exit-unread", "CODE", "read nothing, and exit as soon as something lies in stdin"),
     ("--raw-lines", "FILE", "write the bytes of FILE to stdout"),
     ("--crash-after-start-ms", "MS", "die after that time, whatever is going on"),
     ("--chatter", "MS", "write a notification that often, unasked"),
@@ -50,6 +51,7 @@ const FLAGS: &[Flag] = &[
     ("--mute", "METHOD", "never answer METHOD, or `*` (may be repeated)"),
     ("--delay-answers", "MS", "answer each request that much later, reading on meanwhile"),
     ("--stderr-per-answer", "N", "write N bytes to stderr before each answer"),
+    ("--stderr-per-unknown", "N", "write N lines to stderr before refusing an unknown method"),
     ("--notes-midline", "N", "in the middle of a line over 64 KiB write N bytes of notifications before reading on"),
     ("--string-ids", "", "answer with the id turned into a string"),
     ("--crlf", "", "end lines with CR LF"),
@@ -71,15 +73,34 @@ const FLAGS: &[Flag] = &[
     ("--server-version", "TEXT", "serverInfo.version"),
     ("--supported", "LIST", "protocol versions, with commas (default 2026-07-28)"),
     ("--capabilities", "JSON", "the capabilities object of server/discover and initialize"),
-    ("--on-discover", "HOW", "answer (default), ignore, error:CODE or exit:CODE"),
+    (
+        "--on-discover",
+        "HOW",
+        "answer (default), ignore, error:CODE, exit:CODE, late:MS (answers, that much later) or result:JSON",
+    ),
+    ("--exit-text", "TEXT", "write TEXT and a line end to stderr before an exit:CODE"),
+    ("--no-supported", "", "an error -32022 does not say what is supported"),
     ("--listen-error", "CODE", "refuse every listen"),
     ("--listen-accept", "LIST", "accept only these fields of a listen filter"),
     ("--no-ack", "", "accept listens without acknowledging them"),
     ("--announce", "LIST", "behind each acknowledgement: announce tools, prompts, resources and counter, those listed"),
-    // Older revisions.
-    ("--legacy", "VERSION", "speak this older revision: initialize, ping, resources/subscribe, no `_meta`"),
+    // Older revisions: 2025-11-25, 2025-06-18, 2025-03-26 and 2024-11-05.
+    (
+        "--legacy",
+        "VERSION",
+        "speak this revision and the older ones: initialize, ping, resources/subscribe, logging/setLevel, no `_meta`",
+    ),
     ("--dual", "", "with --legacy: modern until an initialize comes"),
-    ("--on-initialize", "HOW", "answer (default), ignore, error:CODE or exit:CODE"),
+    ("--lock", "WHEN", "with --dual: refuse initialize (-32022) after a discover, or after any other modern request"),
+    ("--before-initialize", "HOW", "as --on-discover, for every request before the handshake (default: answer)"),
+    ("--on-initialize", "HOW", "as --on-discover"),
+    ("--answer-version", "VERSION", "answer initialize with this version, whatever was asked"),
+    ("--early", "LIST", "before the answer of initialize: announce tools, prompts, resources and counter"),
+    ("--ask-early", "METHOD", "before the answer of initialize: send this request (may be repeated; ids from 0)"),
+    ("--on-initialized", "LIST", "behind notifications/initialized: announce these (one more than once, if listed so)"),
+    ("--ask", "METHOD", "behind notifications/initialized: send this request (may be repeated; ids from 0)"),
+    ("--subscribe-error", "CODE", "refuse every resources/subscribe"),
+    ("--strict", "", "exit with 70 and a line on stderr when the client breaks a rule of the older revisions"),
 ];
 
 /// What the command line asks the program to be.
@@ -97,7 +118,7 @@ pub enum Start {
 }
 
 /// How a special request is met.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub enum On {
     /// As the revision says.
     Answer,
@@ -107,6 +128,19 @@ pub enum On {
     Error(i64),
     /// With the end of the process.
     Exit(i32),
+    /// As the revision says, that many milliseconds later.
+    Late(u64),
+    /// With this result.
+    Result(Value),
+}
+
+/// What makes a server of both eras refuse the handshake.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Lock {
+    /// The answer of a discover.
+    Discover,
+    /// Any other request of the modern era.
+    Request,
 }
 
 /// What an open listen gets when the server leaves.
@@ -133,6 +167,7 @@ pub struct Options {
     pub stderr_at_start: Option<String>,
     pub stderr_bytes_at_start: usize,
     pub exit_at_start: Option<i32>,
+    pub exit_unread: Option<i32>,
     pub raw_lines: Option<PathBuf>,
     pub crash_after_start_ms: Option<u64>,
     pub chatter_ms: Option<u64>,
@@ -148,6 +183,7 @@ pub struct Options {
     pub mute: Vec<String>,
     pub delay_answers_ms: Option<u64>,
     pub stderr_per_answer: usize,
+    pub stderr_per_unknown: usize,
     pub notes_midline: usize,
     pub string_ids: bool,
     pub crlf: bool,
@@ -163,13 +199,24 @@ pub struct Options {
     pub supported: Vec<String>,
     pub capabilities: Option<Value>,
     pub on_discover: On,
+    pub exit_text: Option<String>,
+    pub no_supported: bool,
     pub listen_error: Option<i64>,
     pub listen_accept: Option<Vec<String>>,
     pub no_ack: bool,
     pub announce: Vec<Change>,
     pub legacy: Option<String>,
     pub dual: bool,
+    pub lock: Option<Lock>,
+    pub before_initialize: On,
     pub on_initialize: On,
+    pub answer_version: Option<String>,
+    pub early: Vec<Change>,
+    pub ask_early: Vec<String>,
+    pub on_initialized: Vec<Change>,
+    pub ask: Vec<String>,
+    pub subscribe_error: Option<i64>,
+    pub strict: bool,
 }
 
 impl Options {
@@ -226,6 +273,7 @@ impl Options {
             "--stderr-at-start" => self.stderr_at_start = Some(text(name, value)?.to_owned()),
             "--stderr-bytes-at-start" => self.stderr_bytes_at_start = number(name, value)?,
             "--exit-at-start" => self.exit_at_start = Some(number(name, value)?),
+            "--exit-unread" => self.exit_unread = Some(number(name, value)?),
             "--raw-lines" => self.raw_lines = path(),
             "--crash-after-start-ms" => self.crash_after_start_ms = Some(number(name, value)?),
             "--chatter" => self.chatter_ms = Some(number(name, value)?),
@@ -241,6 +289,7 @@ impl Options {
             "--mute" => self.mute.push(text(name, value)?.to_owned()),
             "--delay-answers" => self.delay_answers_ms = Some(number(name, value)?),
             "--stderr-per-answer" => self.stderr_per_answer = number(name, value)?,
+            "--stderr-per-unknown" => self.stderr_per_unknown = number(name, value)?,
             "--notes-midline" => self.notes_midline = number(name, value)?,
             "--string-ids" => self.string_ids = true,
             "--crlf" => self.crlf = true,
@@ -260,16 +309,24 @@ impl Options {
                 self.capabilities = Some(parsed.map_err(|error| format!("{name}: {error}"))?);
             }
             "--on-discover" => self.on_discover = on(name, text(name, value)?)?,
+            "--exit-text" => self.exit_text = Some(text(name, value)?.to_owned()),
+            "--no-supported" => self.no_supported = true,
             "--listen-error" => self.listen_error = Some(number(name, value)?),
             "--listen-accept" => self.listen_accept = Some(list(text(name, value)?)),
             "--no-ack" => self.no_ack = true,
-            "--announce" => {
-                let changes = list(text(name, value)?);
-                self.announce = changes.iter().map(|change| self::change(change)).collect::<Result<_, _>>()?;
-            }
+            "--announce" => self.announce = changes(text(name, value)?)?,
             "--legacy" => self.legacy = Some(text(name, value)?.to_owned()),
             "--dual" => self.dual = true,
+            "--lock" => self.lock = Some(lock(text(name, value)?)?),
+            "--before-initialize" => self.before_initialize = on(name, text(name, value)?)?,
             "--on-initialize" => self.on_initialize = on(name, text(name, value)?)?,
+            "--answer-version" => self.answer_version = Some(text(name, value)?.to_owned()),
+            "--early" => self.early = changes(text(name, value)?)?,
+            "--ask-early" => self.ask_early.push(text(name, value)?.to_owned()),
+            "--on-initialized" => self.on_initialized = changes(text(name, value)?)?,
+            "--ask" => self.ask.push(text(name, value)?.to_owned()),
+            "--subscribe-error" => self.subscribe_error = Some(number(name, value)?),
+            "--strict" => self.strict = true,
             _ => return Err(format!("{name} must come first")),
         }
         Ok(())
@@ -286,6 +343,7 @@ impl Default for Options {
             stderr_at_start: None,
             stderr_bytes_at_start: 0,
             exit_at_start: None,
+            exit_unread: None,
             raw_lines: None,
             crash_after_start_ms: None,
             chatter_ms: None,
@@ -301,6 +359,7 @@ impl Default for Options {
             mute: Vec::new(),
             delay_answers_ms: None,
             stderr_per_answer: 0,
+            stderr_per_unknown: 0,
             notes_midline: 0,
             string_ids: false,
             crlf: false,
@@ -316,13 +375,24 @@ impl Default for Options {
             supported: vec!["2026-07-28".to_owned()],
             capabilities: None,
             on_discover: On::Answer,
+            exit_text: None,
+            no_supported: false,
             listen_error: None,
             listen_accept: None,
             no_ack: false,
             announce: Vec::new(),
             legacy: None,
             dual: false,
+            lock: None,
+            before_initialize: On::Answer,
             on_initialize: On::Answer,
+            answer_version: None,
+            early: Vec::new(),
+            ask_early: Vec::new(),
+            on_initialized: Vec::new(),
+            ask: Vec::new(),
+            subscribe_error: None,
+            strict: false,
         }
     }
 }
@@ -377,8 +447,22 @@ fn on(name: &str, value: &str) -> Result<On, String> {
         ("ignore", "") => Ok(On::Ignore),
         ("error", code) => Ok(On::Error(number(name, code.as_ref())?)),
         ("exit", code) => Ok(On::Exit(number(name, code.as_ref())?)),
-        _ => Err(format!("{name} {value}: not answer, ignore, error:CODE or exit:CODE")),
+        ("late", ms) => Ok(On::Late(number(name, ms.as_ref())?)),
+        ("result", json) => Ok(On::Result(serde_json::from_str(json).map_err(|error| format!("{name}: {error}"))?)),
+        _ => Err(format!("{name} {value}: not answer, ignore, error:CODE, exit:CODE, late:MS or result:JSON")),
     }
+}
+
+fn lock(value: &str) -> Result<Lock, String> {
+    match value {
+        "discover" => Ok(Lock::Discover),
+        "request" => Ok(Lock::Request),
+        _ => Err(format!("{value}: not discover or request")),
+    }
+}
+
+fn changes(value: &str) -> Result<Vec<Change>, String> {
+    list(value).iter().map(|name| change(name)).collect()
 }
 
 fn change(value: &str) -> Result<Change, String> {

@@ -31,6 +31,8 @@ struct State {
     pipe: Option<File>,
     line_end: &'static str,
     held: Option<Held>,
+    /// The answers so far, while the elements of a batch are dealt with.
+    batch: Option<Vec<Value>>,
     answered: u64,
 }
 
@@ -45,8 +47,8 @@ impl Output {
     /// Takes over descriptor 1.
     pub fn new(exit_after: Option<u64>, answers_then_die: Option<u64>, crlf: bool, death: Death) -> Self {
         let held = answers_then_die.map(|answers_left| Held { bytes: Vec::new(), answers_left, then_die: true });
-        let state =
-            State { pipe: Some(process::own_stdout()), line_end: if crlf { "\r\n" } else { "\n" }, held, answered: 0 };
+        let line_end = if crlf { "\r\n" } else { "\n" };
+        let state = State { pipe: Some(process::own_stdout()), line_end, held, batch: None, answered: 0 };
         Self { state: Mutex::new(state), exit_after, death }
     }
 
@@ -57,8 +59,28 @@ impl Output {
         state.emit(&line);
     }
 
+    /// From now on keeps answers for an array.
+    pub fn begin_batch(&self) {
+        lock(&self.state).batch = Some(Vec::new());
+    }
+
+    /// Writes the array, unless nothing wanted an answer.
+    pub fn end_batch(&self) {
+        let mut state = lock(&self.state);
+        if let Some(answers) = state.batch.take().filter(|answers| !answers.is_empty()) {
+            let line = state.line(&Value::Array(answers));
+            state.emit(&line);
+        }
+    }
+
     /// Writes a response, and counts it.
     pub fn answer(&self, message: &Value) {
+        if let Some(batch) = &mut lock(&self.state).batch {
+            return match message {
+                Value::Array(several) => batch.extend_from_slice(several),
+                one => batch.push(one.clone()),
+            };
+        }
         self.answer_after(Vec::new(), message);
     }
 

@@ -49,6 +49,18 @@ pub fn own_stdout() -> File {
     unsafe { File::from_raw_fd(1) }
 }
 
+/// Blocks until standard input has something to read, or has ended, and leaves it there.
+pub fn wait_for_input() {
+    let mut stdin = libc::pollfd { fd: 0, events: libc::POLLIN, revents: 0 };
+    loop {
+        // SAFETY: one initialised struct that outlives the call.
+        let ready = unsafe { libc::poll(&raw mut stdin, 1, -1) };
+        if ready > 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return;
+        }
+    }
+}
+
 /// The signals that were ignored when the process began, as a mask like SigIgn: bit 0 is signal 1.
 pub static IGNORED_AT_START: AtomicU64 = AtomicU64::new(0);
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::options::{EndStreams, Options};
 use crate::output::{Output, lock};
+use crate::strict::Seen;
 
 /// The one resource there is.
 pub const COUNTER_URI: &str = "mem://counter";
@@ -97,13 +98,19 @@ pub struct Server {
     pub extra: AtomicBool,
     /// Set by a tool; the reader obeys after the line.
     pub close_stdin: AtomicBool,
-    /// Whether an `initialize` has been answered.
-    pub legacy_session: AtomicBool,
+    /// The version that `initialize` has been answered with.
+    pub session: Mutex<Option<String>>,
+    /// What `--lock` waits for has happened.
+    pub locked: AtomicBool,
+    /// What `--strict` has seen of the client.
+    pub seen: Mutex<Seen>,
+    /// `logging/setLevel`.
+    pub log_level: Mutex<Option<String>>,
     pub streams: Mutex<Vec<Stream>>,
     /// `resources/subscribe` of the older revisions.
     pub subscribed: Mutex<BTreeSet<String>>,
-    /// Requests to the client by their own id, with the call that waits for the answer.
-    pub asked: Mutex<HashMap<u64, Value>>,
+    /// Requests to the client by the JSON text of their own id, with the call that waits for the answer, if one does.
+    pub asked: Mutex<HashMap<String, Option<Value>>>,
     pub next_ask: AtomicU64,
     /// Calls that wait in a thread, by the JSON text of their id (1 and "1" differ).
     waiting: Mutex<HashMap<String, OnCancel>>,
@@ -118,7 +125,10 @@ impl Server {
             counter: AtomicU64::new(0),
             extra: AtomicBool::new(false),
             close_stdin: AtomicBool::new(false),
-            legacy_session: AtomicBool::new(false),
+            session: Mutex::new(None),
+            locked: AtomicBool::new(false),
+            seen: Mutex::new(Seen::default()),
+            log_level: Mutex::new(None),
             streams: Mutex::new(Vec::new()),
             subscribed: Mutex::new(BTreeSet::new()),
             asked: Mutex::new(HashMap::new()),
@@ -130,7 +140,17 @@ impl Server {
 
     /// Whether the older revisions' rules hold now.
     pub fn is_legacy(&self) -> bool {
-        self.options.legacy.is_some() && (!self.options.dual || self.legacy_session.load(Ordering::Relaxed))
+        self.options.legacy.is_some() && (!self.options.dual || self.in_session())
+    }
+
+    /// Whether an `initialize` has been answered.
+    pub fn in_session(&self) -> bool {
+        lock(&self.session).is_some()
+    }
+
+    /// Whether the revision of the session is this one.
+    pub fn speaks(&self, version: &str) -> bool {
+        lock(&self.session).as_deref() == Some(version)
     }
 
     pub fn server_info(&self) -> Value {
@@ -138,10 +158,18 @@ impl Server {
     }
 
     pub fn capabilities(&self) -> Value {
-        self.options.capabilities.clone().unwrap_or_else(|| {
-            json!({"tools": {"listChanged": true}, "resources": {"subscribe": true, "listChanged": true},
-                "prompts": {"listChanged": true}, "completions": {}, "logging": {}})
-        })
+        if let Some(said) = &self.options.capabilities {
+            return said.clone();
+        }
+        let mut all = json!({"tools": {"listChanged": true}, "resources": {"subscribe": true, "listChanged": true},
+            "prompts": {"listChanged": true}, "completions": {}, "logging": {}});
+        // The first revision had the method, and no name for the capability.
+        if self.speaks("2024-11-05")
+            && let Some(all) = all.as_object_mut()
+        {
+            all.remove("completions");
+        }
+        all
     }
 
     /// The response to `id`, with what the era adds to a result. A `resultType` that is there already stays.
@@ -191,19 +219,35 @@ impl Server {
 
     /// Tells every stream that asked for it; in the older revisions, the client.
     pub fn announce(&self, change: Change) {
-        let mut params = json!({});
         if change == Change::Counter {
-            params["uri"] = COUNTER_URI.into();
+            return self.announce_updated(COUNTER_URI);
         }
         if self.is_legacy() {
-            if change != Change::Counter || lock(&self.subscribed).contains(COUNTER_URI) {
-                self.output.note(&json!({"jsonrpc": "2.0", "method": change.method(), "params": params}));
+            return self.output.note(&json!({"jsonrpc": "2.0", "method": change.method()}));
+        }
+        for id in self.streams_for(change) {
+            let params = json!({"_meta": {SUBSCRIPTION_ID: id}});
+            self.output.note(&json!({"jsonrpc": "2.0", "method": change.method(), "params": params}));
+        }
+    }
+
+    /// Tells who subscribed to a resource, or to one that it is a part of.
+    pub fn announce_updated(&self, uri: &str) {
+        let method = Change::Counter.method();
+        if self.is_legacy() {
+            if lock(&self.subscribed).iter().any(|subscribed| is_part_of(uri, subscribed)) {
+                self.output.note(&json!({"jsonrpc": "2.0", "method": method, "params": {"uri": uri}}));
             }
             return;
         }
-        for id in self.streams_for(change) {
-            params["_meta"] = json!({SUBSCRIPTION_ID: id});
-            self.output.note(&json!({"jsonrpc": "2.0", "method": change.method(), "params": params}));
+        let wanted = |stream: &&Stream| {
+            let uris = stream.filter.get("resourceSubscriptions").and_then(Value::as_array);
+            uris.is_some_and(|uris| uris.iter().any(|wanted| is_part_of(uri, wanted.as_str().unwrap_or_default())))
+        };
+        let ids: Vec<Value> = lock(&self.streams).iter().filter(wanted).map(|stream| stream.id.clone()).collect();
+        for id in ids {
+            let params = json!({"uri": uri, "_meta": {SUBSCRIPTION_ID: id}});
+            self.output.note(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
         }
     }
 
@@ -303,6 +347,11 @@ impl Server {
             std::process::exit(2);
         }
     }
+}
+
+/// `mem://counter/a` is a part of `mem://counter`, and so is that itself.
+pub fn is_part_of(uri: &str, whole: &str) -> bool {
+    uri.strip_prefix(whole).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Does nothing for ever. Signals keep their effect.

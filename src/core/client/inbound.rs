@@ -2,20 +2,21 @@
 
 use std::borrow::Cow;
 
+use super::handshake::{Answered, UNSUPPORTED_VERSION};
 use super::known::{Known, supported_versions};
-use super::{Client, Out, Wire};
+use super::{Client, Out, Place, Wire};
 use crate::core::event::{Event, Fault, To, flag};
 use crate::core::framing::Frame;
 use crate::core::log::{Level, escape_into};
-use crate::core::message::{MessageKind, Parts};
+use crate::core::message::{MessageKind, OWN_ID, Parts};
 use crate::core::stamp::{PROTOCOL_VERSION, member};
 use crate::core::time::{Nanos, after};
 use crate::scan::{Envelope, Id, parse_integer, unescape_eq};
 
-/// The code by which a server refuses a protocol version.
-const UNSUPPORTED_VERSION: i64 = -32022;
 /// Codes without a shared meaning; one SDK answers with them while it exits.
 const IMPLEMENTATION_CODES: std::ops::RangeInclusive<i64> = -32019..=-32000;
+/// Codes by which servers of the older revisions meet a request they do not understand.
+const WRONG_ERA_CODES: std::ops::RangeInclusive<i64> = -32602..=-32600;
 /// Bytes of a foreign id or token that a log line shows.
 const SHOWN: usize = 64;
 
@@ -62,12 +63,18 @@ impl Client {
         match message.kind {
             MessageKind::Result | MessageKind::RemoteError => self.answer(moment, out, message),
             MessageKind::Notification => self.notification(moment, out, message),
-            MessageKind::Request | MessageKind::Unmatched => tell(out, message, To::default()),
+            MessageKind::Request => self.asked_by_server(moment, out, message),
+            MessageKind::Unmatched => tell(out, message, To::default()),
         }
     }
 
     /// A line that is no message, but whose id could be read: it was meant to end a request (W2). Says whether it did.
     pub fn broken_answer(&mut self, out: &mut Out<'_>, envelope: &Envelope, line: &[u8], reason: &str) -> bool {
+        if let Some(own) = envelope.id_span.and_then(|span| self.own_number(span.of(line)))
+            && self.own_answered(out, Answered::Nonsense, own)
+        {
+            return false;
+        }
         let Some(id) = self.pending_id(envelope, line) else { return false };
         let to = if let Some(pending) = self.forget(id) {
             To { request: id, user_data: pending.user_data, flags: self.retried(&pending) }
@@ -87,7 +94,8 @@ impl Client {
             Id::String => spelled(envelope.id_span?.of(line))?,
             _ => return None,
         };
-        (self.requests.get(id).is_some() || self.streams.contains_key(&id)).then_some(id)
+        let is_stream = self.legacy.is_none() && self.streams.contains_key(&id);
+        (is_stream || self.requests.get(id).is_some()).then_some(id)
     }
 
     fn answer(&mut self, moment: &mut Moment<'_, '_>, out: &mut Out<'_>, message: Inbound<'_>) {
@@ -98,7 +106,8 @@ impl Client {
             _ => (0, false),
         };
         let minted = id > 0 && id < self.next_id;
-        if minted && self.streams.contains_key(&id) {
+        // A server of an older revision has never heard of a stream's id.
+        if minted && self.legacy.is_none() && self.streams.contains_key(&id) {
             self.note_string_id(out, as_string);
             return self.stream_answered(moment, out, message, id);
         }
@@ -112,18 +121,20 @@ impl Client {
             }
             return;
         }
-        if as_string && message.envelope.id_span.is_some_and(|span| self.is_own(span.of(line))) {
+        if as_string && let Some(own) = message.envelope.id_span.and_then(|span| self.own_number(span.of(line))) {
+            if self.own_answered(out, Answered::of(message.kind, &message.parts, line), own) {
+                return;
+            }
             return out.log(Level::Warning, "dropped a late answer to a request of the library's own".to_owned());
         }
         tell(out, Inbound { kind: MessageKind::Unmatched, ..message }, To::default());
     }
 
-    /// Whether the library itself has written a request with this id (R6).
-    fn is_own(&self, quoted: &[u8]) -> bool {
-        let number = quoted.strip_prefix(b"\"mcp-supervised-").and_then(|rest| rest.strip_suffix(b"\""));
-        number
-            .and_then(parse_integer)
-            .is_some_and(|number| (1..=self.own).contains(&number.unsigned_abs()) && number > 0)
+    /// The number of a request that the library itself has written, from its id (R6).
+    fn own_number(&self, quoted: &[u8]) -> Option<u64> {
+        let inside = quoted.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""))?;
+        let number = u64::try_from(parse_integer(inside.strip_prefix(OWN_ID.as_bytes())?)?).ok()?;
+        (1..=self.own).contains(&number).then_some(number)
     }
 
     fn note_string_id(&mut self, out: &mut Out<'_>, as_string: bool) {
@@ -140,9 +151,12 @@ impl Client {
             return;
         }
         let Some(pending) = self.forget(id) else { return };
-        self.settle_version();
+        if self.doubt != 0 {
+            self.settle_doubt(&message);
+        }
         let mut to = To { request: id, user_data: pending.user_data, flags: flag::COMPLETE | self.retried(&pending) };
-        if message.kind == MessageKind::Result {
+        // The older revisions have neither.
+        if message.kind == MessageKind::Result && self.legacy.is_none() {
             let line = message.frame.bytes();
             match result_type(message.envelope.result_type.map(|span| span.of(line))).as_deref() {
                 None | Some("complete") => {}
@@ -157,22 +171,34 @@ impl Client {
             if pending.method.is_discover
                 && let Some(known) = message.parts.body.and_then(|body| Known::read(body.of(line)))
             {
-                self.known = Some(known);
-                self.stale = false;
+                self.learn(known);
             }
         }
         tell(out, message, to);
     }
 
-    /// From now on the version is not in doubt: what was kept only to be stamped anew is let go of.
-    fn settle_version(&mut self) {
-        if std::mem::replace(&mut self.settled, true) {
-            return;
+    /// The first answer: from now on the version is not in doubt, and what was kept only to be stamped anew is let go of. If it
+    /// is an error that servers of the older revisions answer with, the next life is asked again what it speaks (Z1).
+    #[cold]
+    fn settle_doubt(&mut self, message: &Inbound<'_>) {
+        let doubt = std::mem::take(&mut self.doubt);
+        if doubt & super::DOUBT_ERA != 0 {
+            let code = message.parts.error_code;
+            self.era_is_wrong = message.kind == MessageKind::RemoteError && WRONG_ERA_CODES.contains(&code);
         }
+        if doubt & super::DOUBT_VERSION != 0 {
+            self.settle_version();
+        }
+    }
+
+    /// The version is not in doubt any more.
+    pub(super) fn settle_version(&mut self) {
+        self.doubt &= !super::DOUBT_VERSION;
         for id in self.requests.ids() {
             let retry = self.policy.retry;
             if let Some(pending) = self.requests.get_mut(id)
                 && !(retry && pending.method.reads_only)
+                && pending.place != Place::Waits
             {
                 pending.origin = None;
             }
@@ -181,7 +207,7 @@ impl Client {
 
     /// R8: a request that was refused for its version is written once more with one that both sides speak, under its id.
     fn renegotiates(&mut self, moment: &mut Moment<'_, '_>, message: &Inbound<'_>, id: u64) -> bool {
-        let Some(wire) = moment.wire.as_deref_mut() else { return false };
+        let Some(wire) = moment.wire.as_deref_mut().filter(|_| self.legacy.is_none()) else { return false };
         let Some(body) = message.parts.body else { return false };
         let Some(pending) = self.requests.get_mut(id) else { return false };
         if pending.renegotiated || pending.verbatim || pending.origin.is_none() {
@@ -223,7 +249,9 @@ impl Client {
                 return;
             }
         }
-        self.settle_version();
+        if self.doubt != 0 {
+            self.settle_doubt(&message);
+        }
         self.forget_stream(id);
         tell(out, message, to);
     }
@@ -244,6 +272,9 @@ impl Client {
         let notice = Notice::of(message.parts.method.map_or(&b""[..], |span| span.of(line)));
         if notice == Notice::Progress {
             return self.progress(moment, out, message);
+        }
+        if self.legacy.is_some() {
+            return self.legacy_notification(moment, out, message);
         }
         if notice == Notice::Cancelled
             && let Some(id) = cancelled_id(message.parts.body.map(|span| span.of(line)))
@@ -284,7 +315,7 @@ impl Client {
         tell(out, message, to);
     }
 
-    fn count_shed(&mut self, out: &mut Out<'_>, what: &str) {
+    pub(super) fn count_shed(&mut self, out: &mut Out<'_>, what: &str) {
         self.shed += 1;
         if self.shed == 1 || self.shed.is_multiple_of(100) {
             out.log(
@@ -313,7 +344,7 @@ impl Client {
     }
 }
 
-fn tell(out: &mut Out<'_>, message: Inbound<'_>, to: To) {
+pub(super) fn tell(out: &mut Out<'_>, message: Inbound<'_>, to: To) {
     let Inbound { kind, parts, frame, .. } = message;
     out.queue.push_counted(Event::Message { kind, parts, frame, to });
 }

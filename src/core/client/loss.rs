@@ -1,7 +1,7 @@
 //! The end of a connection and the beginning of the next one, as requests and streams see it: what is lost, what is kept, and
 //! what the replacement gets. Rules T and S3, S5, and the orders of L16.
 
-use super::{Client, Out, Place, Waiting, Wire};
+use super::{Client, DOUBT_ERA, DOUBT_VERSION, Out, Place, Waiting, Wire};
 use crate::core::event::{Fault, To, flag};
 use crate::core::log::Level;
 use crate::core::time::Nanos;
@@ -28,7 +28,7 @@ impl Client {
             let unread = match pending.place {
                 Place::Waits => true,
                 Place::Line(number) => unread_from != 0 && number >= unread_from,
-                Place::Lost => false,
+                Place::Here | Place::Lost => false,
             };
             if survives && fate == Fate::Replaced {
                 // T4: the host is told nothing of a retry that goes on, so the log is where it shows.
@@ -56,7 +56,7 @@ impl Client {
         match fate {
             Fate::Replaced => {
                 for (id, stream) in &mut self.streams {
-                    if stream.reopened && !stream.acknowledged && matches!(stream.place, Place::Line(_)) {
+                    if stream.reopened && !stream.acknowledged && stream.place != Place::Lost {
                         out.log(Level::Warning, format!("stream {id} was opened again and its connection ended too"));
                     }
                     stream.place = Place::Lost;
@@ -73,6 +73,7 @@ impl Client {
                 }
             }
         }
+        self.lose_session();
         self.held.clear();
         self.unacknowledged.clear();
         self.ended_by_peer.clear();
@@ -83,8 +84,18 @@ impl Client {
     }
 
     /// A connection serves: what waited for it is written in the order of acceptance; after a restart what survived, retained
-    /// requests first, then the streams (T3).
-    pub fn serves(&mut self, wire: &mut Wire<'_>, now: Nanos) {
+    /// requests first, then the streams (T3), on a server of an older revision the other way round (Z3). `unproven`: nobody
+    /// has asked this life which era it speaks.
+    pub fn serves(&mut self, wire: &mut Wire<'_>, now: Nanos, unproven: bool) {
+        self.era_is_wrong = false;
+        self.doubt &= DOUBT_VERSION;
+        if unproven {
+            self.doubt |= DOUBT_ERA;
+        }
+        if self.legacy.is_some() {
+            self.settle_version();
+            self.reopen_streams(wire, now);
+        }
         for waiting in std::mem::take(&mut self.waiting) {
             match waiting {
                 Waiting::Notification(line) => {
@@ -100,6 +111,10 @@ impl Client {
                 self.write_request(wire, id, true);
             }
         }
+        self.reopen_streams(wire, now);
+    }
+
+    fn reopen_streams(&mut self, wire: &mut Wire<'_>, now: Nanos) {
         let lost: Vec<u64> =
             self.streams.iter().filter(|(_, stream)| stream.place == Place::Lost).map(|(id, _)| *id).collect();
         for id in lost {
@@ -112,14 +127,19 @@ impl Client {
 
     /// Writes a request that is known already, under its id.
     pub(super) fn write_request(&mut self, wire: &mut Wire<'_>, id: u64, again: bool) {
-        let Some(line) = self.requests.get(id).and_then(|pending| self.line_again(id, pending)) else {
-            return;
+        let is_ours = self.legacy.is_some() && self.requests.get(id).is_some_and(|pending| pending.method.is_discover);
+        let place = if is_ours {
+            self.answers_itself(id)
+        } else {
+            let Some(line) = self.requests.get(id).and_then(|pending| self.line_again(id, pending)) else {
+                return;
+            };
+            Place::Line(wire.push(line))
         };
-        let number = wire.push(line);
         if let Some(pending) = self.requests.get_mut(id) {
-            pending.place = Place::Line(number);
+            pending.place = place;
             pending.retried |= again;
-            if self.settled && !(self.policy.retry && pending.method.reads_only) {
+            if self.doubt & DOUBT_VERSION == 0 && !(self.policy.retry && pending.method.reads_only) {
                 pending.origin = None;
             }
         }
@@ -127,12 +147,16 @@ impl Client {
 
     /// Opens a stream under its id, with fresh `_meta` (S3).
     pub(super) fn write_stream(&mut self, wire: &mut Wire<'_>, now: Nanos, id: u64) {
-        let Some(line) = self.streams.get(&id).and_then(|stream| self.listen_line(id, &stream.filter).ok()) else {
-            return;
+        let Some(stream) = self.streams.get(&id) else { return };
+        let place = if self.legacy.is_some() {
+            let filter = stream.filter.clone();
+            self.subscribe(wire, id, &filter, false).unwrap_or(Place::Here)
+        } else {
+            let Ok(line) = self.listen_line(id, &stream.filter) else { return };
+            Place::Line(wire.push(line))
         };
-        let number = wire.push(line);
         if let Some(stream) = self.streams.get_mut(&id) {
-            stream.place = Place::Line(number);
+            stream.place = place;
         }
         self.await_acknowledgement(now, id);
     }

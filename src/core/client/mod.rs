@@ -2,8 +2,11 @@
 //! server. Rules R, T and S. It holds nothing of a connection; what it writes goes into the outbox it is handed, and what it
 //! tells into the queue.
 
+pub mod emulation;
+pub mod handshake;
 pub mod inbound;
 pub mod known;
+pub mod legacy;
 pub mod loss;
 pub mod methods;
 pub mod wire;
@@ -19,6 +22,8 @@ use super::stamp::{self, Meta, PROTOCOL_VERSION, Params, Stamp};
 use super::time::{NEVER, Nanos, after, to_ms};
 use crate::scan::{self, Checks};
 use known::Known;
+use legacy::Legacy;
+pub use legacy::Reply;
 use methods::{LISTEN, Method};
 use wire::check_length;
 pub use wire::{Out, Wire};
@@ -38,6 +43,11 @@ pub struct Options {
     pub meta_verbatim: bool,
 }
 
+/// The server has not answered anything yet: lines are kept, in case it wants another version.
+const DOUBT_VERSION: u8 = 1;
+/// The server of this life was not asked which era it speaks.
+const DOUBT_ERA: u8 = 2;
+
 /// Where a request or a stream is on its way to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
@@ -45,6 +55,8 @@ enum Place {
     Waits,
     /// A line of the present connection, by its number.
     Line(u64),
+    /// Nowhere: the library answers it itself, for a server that does not know it.
+    Here,
     /// Its connection is gone; the replacement gets it.
     Lost,
 }
@@ -106,8 +118,14 @@ pub struct Client {
     waiting_bytes: usize,
     known: Option<Known>,
     stale: bool,
-    /// The server has answered something: the version is not in doubt any more, and lines need not be kept for it.
-    settled: bool,
+    /// What the first answer will tell: DOUBT_ bits.
+    doubt: u8,
+    /// The first answer of this life looked like one of a server of the other era.
+    era_is_wrong: bool,
+    /// Present while a server of an older revision is spoken to.
+    legacy: Option<Box<Legacy>>,
+    /// Numbers requests of servers.
+    next_token: u64,
     /// The log line about ids that come back as strings was written for this connection.
     string_id_told: bool,
     /// Streams the server has cancelled: a result that follows is dropped in silence (S4).
@@ -136,7 +154,10 @@ impl Client {
             waiting_bytes: 0,
             known: None,
             stale: false,
-            settled: false,
+            doubt: DOUBT_VERSION,
+            era_is_wrong: false,
+            legacy: None,
+            next_token: 0,
             string_id_told: false,
             ended_by_peer: HashSet::new(),
             held: VecDeque::new(),
@@ -164,6 +185,7 @@ impl Client {
             && self.ended_by_peer.is_empty()
             && self.held.is_empty()
             && self.unacknowledged.is_empty()
+            && self.session_is_empty()
     }
 
     /// What the server said of itself, and whether that was before a restart.
@@ -171,25 +193,9 @@ impl Client {
         self.known.as_ref().map(|known| (known, self.stale))
     }
 
-    /// The library's own discover (R7): writes it and gives its id. Its ids are strings, which no host's request has.
-    pub fn rediscover(&mut self, wire: &mut Wire<'_>) -> String {
-        self.own += 1;
-        let id = format!("mcp-supervised-{}", self.own);
-        let params = Params::empty();
-        let meta = Meta::Stamped { stamp: &self.stamp, token: None };
-        if let Ok(line) = stamp::own_request_line(&id, methods::DISCOVER, &params, meta) {
-            wire.push(line);
-        }
-        id
-    }
-
-    /// The answer to the library's own discover. Says whether the server is another than before.
-    pub fn rediscovered(&mut self, result: &[u8]) -> Result<bool, &'static str> {
-        let known = Known::read(result).ok_or("it does not say what the server can do")?;
-        let changed = self.known.as_ref().is_some_and(|before| *before != known);
-        self.known = Some(known);
-        self.stale = false;
-        Ok(changed)
+    /// Whether the kept era may be wrong, which is asked once.
+    pub fn take_wrong_era(&mut self) -> bool {
+        std::mem::take(&mut self.era_is_wrong)
     }
 
     /// Whether requests have left more room here than a client without any needs.
@@ -262,6 +268,10 @@ impl Client {
         let bytes = stamp::room_for(method, &checked, meta);
         let build = |line: &mut Vec<u8>| stamp::push_request(line, id, method, &checked, meta);
         let place = match wire {
+            Some(wire) if kind.is_discover && self.legacy.is_some() => {
+                self.check_room(wire.owes_writable)?;
+                self.answers_itself(id)
+            }
             Some(wire) => Place::Line(wire.push_within("the request is", bytes, build, |owes| self.check_room(owes))?),
             None => {
                 let mut line = Vec::with_capacity(bytes);
@@ -278,7 +288,7 @@ impl Client {
             ceiling: options.ceiling.unwrap_or(self.policy.max_timeout),
         }
         .raised();
-        let keeps = place == Place::Waits || !self.settled || (self.policy.retry && kind.reads_only);
+        let keeps = place == Place::Waits || self.doubt & DOUBT_VERSION != 0 || (self.policy.retry && kind.reads_only);
         let origin = keeps.then(|| Box::new(Origin { method: method.to_owned(), params: params.to_vec() }));
         if let Some(token) = &token {
             self.tokens.insert(token.clone(), id);
@@ -318,7 +328,12 @@ impl Client {
         };
         let place = match wire {
             Some(wire) => {
-                Place::Line(wire.push_within("the filter makes", line.len(), build, |owes| self.check_room(owes))?)
+                if self.legacy.is_some() {
+                    self.check_room(wire.owes_writable)?;
+                    self.subscribe(wire, id, filter, true)?
+                } else {
+                    Place::Line(wire.push_within("the filter makes", line.len(), build, |owes| self.check_room(owes))?)
+                }
             }
             None => {
                 check_length("the filter makes", line.len(), outbound_bytes)?;
@@ -453,6 +468,9 @@ impl Client {
     }
 
     fn meta<'a>(&'a self, options: &Options, token: Option<&'a [u8]>) -> Meta<'a> {
+        if self.legacy.is_some() {
+            return Self::plain_meta(options.progress, token);
+        }
         if options.meta_verbatim && !options.progress {
             return Meta::Verbatim;
         }
@@ -483,7 +501,9 @@ impl Client {
     fn line_again(&self, id: u64, pending: &Pending) -> Option<Vec<u8>> {
         let origin = pending.origin.as_deref()?;
         let params = Params::check(&origin.params).ok()?;
-        let meta = if pending.verbatim {
+        let meta = if self.legacy.is_some() {
+            Self::plain_meta(pending.token_minted, pending.token.as_deref())
+        } else if pending.verbatim {
             Meta::Verbatim
         } else {
             let token = pending.token.as_deref().filter(|_| pending.token_minted);
@@ -503,6 +523,7 @@ impl Client {
 
     fn forget_stream(&mut self, id: u64) -> Option<Stream> {
         let stream = self.streams.remove(&id)?;
+        self.forget_wants(id);
         self.held.retain(|held| held.stream != id);
         self.unacknowledged.retain(|(_, stream)| *stream != id);
         Some(stream)
@@ -539,6 +560,11 @@ impl Client {
                     }
                     _ => true,
                 });
+            }
+            Place::Here => {
+                if let Some(wire) = wire {
+                    self.unsubscribe(wire);
+                }
             }
             Place::Lost => {}
         }

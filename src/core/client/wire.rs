@@ -39,6 +39,16 @@ impl<'a> Wire<'a> {
         *self.lines
     }
 
+    /// Queues an answer to the server within the limits: what one that never reads asks must not make the queue grow without
+    /// end. Says whether it did.
+    pub(super) fn reply(&mut self, line: Vec<u8>) -> bool {
+        let has_room = !self.quiet && self.outbox.queued() + line.len() <= self.limit;
+        if has_room {
+            self.push(line);
+        }
+        has_room
+    }
+
     /// Queues the line of a host that `build` writes, of about `bytes`, within the limits. `admit` is asked last whether there is
     /// room for one more of its kind.
     #[inline]

@@ -19,6 +19,7 @@
 //! A state owns what exists in it: a connection, the decision that was taken, the attempt that is waited for.
 
 mod signals;
+mod starting;
 mod state;
 mod tell;
 mod traffic;
@@ -31,8 +32,9 @@ use super::chunk::Pool;
 use super::client::{Client, Wire};
 use super::connection::{Action, Connection, Ctx, Spawned};
 use super::deadlines::{Deadlines, Own, Timer};
+use super::era::Spoken;
 use super::error::Refusal;
-use super::event::{Answer, CloseReason, Event, Fault, Serving};
+use super::event::{Answer, CloseReason, Event, Fault};
 use super::ids::PeerId;
 use super::log::Level;
 use super::policy::{Mode, Policy};
@@ -41,7 +43,7 @@ use super::time::after;
 use crate::scan::Envelope;
 
 pub use state::StateName;
-use state::{Next, State};
+use state::{Era, Next, Start, State};
 
 /// One peer.
 #[derive(Debug)]
@@ -65,6 +67,12 @@ pub struct Peer {
     pinned: Rc<Cell<usize>>,
     /// The protocol client; none in raw mode.
     client: Option<Box<Client>>,
+    /// What the connection speaks, once it serves.
+    spoken: Spoken,
+    /// The era that was found, in a mode that looks for it.
+    era: Option<Era>,
+    /// The one process that leaving at the probe is forgiven for was used (Z2).
+    was_shy: bool,
     /// Scratch for the envelope of the line that is read.
     envelope: Envelope,
     /// Reading stopped because the host's queue is full.
@@ -73,9 +81,11 @@ pub struct Peer {
 
 impl Peer {
     pub fn new(id: PeerId, data: u64, policy: Policy, log_level: Level) -> Self {
-        let client = match policy.mode {
-            Mode::Modern => Some(Box::new(Client::new(policy.client.clone()))),
-            Mode::Raw => None,
+        let (client, spoken) = match policy.mode {
+            Mode::Auto | Mode::Modern | Mode::Legacy => {
+                (Some(Box::new(Client::new(policy.client.clone()))), Spoken::Modern)
+            }
+            Mode::Raw => (None, Spoken::Raw),
         };
         Self {
             id,
@@ -93,6 +103,9 @@ impl Peer {
             own: Own::default(),
             pinned: Rc::new(Cell::new(0)),
             client,
+            spoken,
+            era: None,
+            was_shy: false,
             envelope: Envelope::default(),
             paused: false,
         }
@@ -101,7 +114,7 @@ impl Peer {
     pub fn state(&self) -> StateName {
         match self.state {
             State::Idle => StateName::Idle,
-            State::Starting { .. } => StateName::Starting,
+            State::Starting { .. } | State::Respawning { .. } => StateName::Starting,
             State::Running { .. } => StateName::Running,
             State::Ending { .. } => StateName::Ending,
             State::Waiting { .. } => StateName::Waiting,
@@ -119,7 +132,7 @@ impl Peer {
             | State::Ending { conn, .. }
             | State::Draining { conn }
             | State::Closing { conn } => Some(conn),
-            State::Idle | State::Waiting { .. } | State::Closed => None,
+            State::Idle | State::Respawning { .. } | State::Waiting { .. } | State::Closed => None,
         }
     }
 
@@ -217,12 +230,17 @@ impl Peer {
                 self.push_last_close(ctx, CloseReason::ClosedByHost, None);
                 State::Closed
             }
-            State::Starting { conn, doomed: Some(_) } => {
+            State::Respawning { conn } => {
+                self.queue.push(Event::Drain { asked: false });
+                self.push_last_close(ctx, CloseReason::ClosedByHost, Some(*conn));
+                State::Closed
+            }
+            State::Starting { conn, start: Start { doom: Some(_), .. } } => {
                 // It is being ended already: the ladder that runs is the shorter one.
                 self.queue.push(Event::Drain { asked: false });
                 State::Closing { conn }
             }
-            State::Starting { conn, doomed: None } => {
+            State::Starting { conn, .. } => {
                 self.queue.push(Event::Drain { asked: false });
                 self.begin_closing(ctx, conn)
             }
@@ -284,70 +302,33 @@ impl Peer {
 
     /// The reactor spawned a connection: the answer of `start`, or of an `Action::Spawn`.
     pub fn spawned(&mut self, ctx: &mut Ctx<'_>, pool: &Rc<Pool>, spawned: Spawned) {
-        let attempt = match self.state {
-            State::Idle => 0,
-            State::Waiting { attempt, spawning: true, .. } => attempt,
+        let (life, attempt, owes_writable) = match &self.state {
+            State::Idle => (self.life + 1, 0, false),
+            State::Waiting { attempt, spawning: true, .. } => (self.life + 1, *attempt, false),
+            State::Respawning { conn } => (conn.life, conn.attempt, conn.owes_writable),
             _ => return,
         };
-        self.life += 1;
+        self.life = life;
         // What the last life said may still fill the queue: this one is served when it is taken.
         self.paused = !self.has_room();
-        let mut conn = Connection::new(&self.policy, pool, &self.pinned, self.life, attempt, spawned, ctx.now);
-        let asks = self.policy.client.rediscover && self.life > 1;
-        if let Some(client) = self.client.as_deref_mut().filter(|_| asks) {
-            let limit = self.policy.limits.outbound_bytes;
-            conn.probe = Some(client.rediscover(&mut Wire::of(&mut conn, &mut self.lines, limit)));
-            let timeout = after(ctx.now, self.policy.client.probe_timeout);
-            ctx.deadlines.set(&mut self.own, ctx.slot, Timer::Probe, timeout);
-            ctx.actions.push_back(Action::Serve(ctx.slot));
-        }
-        let waits = conn.probe.is_some();
-        self.state = State::Starting { conn, doomed: None };
-        if self.policy.serves_at_once && !waits {
-            self.serves(ctx, false, false);
-        } else {
-            ctx.deadlines.set(&mut self.own, ctx.slot, Timer::Start, after(ctx.now, self.policy.start_timeout));
-        }
-    }
-
-    /// The connection serves. `ready` asks for a READY event in the first life, `changed` says that the server is not what it
-    /// was.
-    pub fn serves(&mut self, ctx: &mut Ctx<'_>, ready: bool, changed: bool) {
-        self.state = match std::mem::replace(&mut self.state, State::Closed) {
-            State::Starting { mut conn, doomed: None } => {
-                conn.served = true;
-                ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Start);
-                ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Probe);
-                let serving = Serving { pid: conn.pid, life: conn.life, attempt: conn.attempt, changed };
-                if let Some(client) = &mut self.client {
-                    let mut wire = Wire::of(&mut conn, &mut self.lines, self.policy.limits.outbound_bytes);
-                    client.serves(&mut wire, ctx.now);
-                    if conn.outbox.queued() > 0 {
-                        ctx.actions.push_back(Action::Serve(ctx.slot));
-                    }
-                }
-                if conn.life > 1 {
-                    self.queue.push(Event::Reconnect(serving));
-                } else if ready {
-                    self.queue.push(Event::Ready(serving));
-                }
-                State::Running { conn }
-            }
-            same => same,
-        };
-        // Streams that were opened just now wait for their acknowledgement.
-        self.mind_client(ctx);
+        let mut conn = Connection::new(&self.policy, pool, &self.pinned, life, attempt, spawned, ctx.now);
+        conn.owes_writable = owes_writable;
+        self.begin(ctx, conn);
     }
 
     /// Whether the spawn that the reactor was asked for is still wanted.
     pub fn wants_spawn(&self) -> bool {
-        matches!(self.state, State::Waiting { spawning: true, .. })
+        matches!(self.state, State::Waiting { spawning: true, .. } | State::Respawning { .. })
     }
 
     /// The replacement could not be spawned: an ERROR and one unit of budget (L11, L13).
     pub fn spawn_failed(&mut self, ctx: &mut Ctx<'_>, text: String) {
         if !self.wants_spawn() {
             return;
+        }
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Respawning { conn } => return self.respawn_failed(ctx, *conn, text),
+            same => self.state = same,
         }
         let next = self.budget.decide(ctx.now, false).into();
         self.tell_failed_life(ctx, next, Fault::Spawn, text, None);

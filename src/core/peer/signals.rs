@@ -8,7 +8,7 @@ use crate::core::deadlines::Timer;
 use crate::core::event::{CloseReason, Event, Fault, To};
 use crate::core::framing::Frame;
 use crate::core::log::{Level, escape_into};
-use crate::core::message::{self, MessageKind, Reading};
+use crate::core::message::{self, Reading};
 use crate::core::time::after;
 
 use super::Peer;
@@ -59,9 +59,7 @@ impl Peer {
             // line is read into it.
             taken += if frame.bytes().len() > READ_BYTES { lines - taken } else { 1 };
             if !served {
-                if !self.take_probe_answer(ctx, &frame) {
-                    self.log(Level::Warning, "dropped a message that came before the connection served".to_owned());
-                }
+                self.take_early_line(ctx, &frame);
                 continue;
             }
             self.take_line(ctx, frame);
@@ -85,37 +83,10 @@ impl Peer {
         taken
     }
 
-    /// The answer to the library's own discover lets the connection serve, whatever it says (R7). Says whether the line was it.
-    fn take_probe_answer(&mut self, ctx: &mut Ctx<'_>, frame: &Frame) -> bool {
-        let State::Starting { conn, doomed: None } = &mut self.state else { return false };
-        let (Some(probe), Some(client)) = (conn.probe.as_deref(), self.client.as_deref_mut()) else { return false };
-        let line = frame.bytes();
-        let reading = message::read_line(frame, self.policy.mode, self.policy.limits.grammar_bytes, &mut self.envelope);
-        let id = self.envelope.id_span.map_or(&b""[..], |span| span.of(line));
-        if id.strip_prefix(b"\"").and_then(|id| id.strip_suffix(b"\"")) != Some(probe.as_bytes()) {
-            return false;
-        }
-        if matches!(reading, Reading::Forbidden(_)) {
-            return false;
-        }
-        conn.probe = None;
-        let answer = match reading {
-            Reading::Message(MessageKind::Result, parts) => {
-                client.rediscovered(parts.body.map_or(&b""[..], |body| body.of(line)))
-            }
-            _ => Err("the server answered with an error"),
-        };
-        if let Err(reason) = answer {
-            self.log(Level::Warning, format!("what the server can do was not told again: {reason}"));
-        }
-        self.serves(ctx, true, answer == Ok(true));
-        true
-    }
-
     /// Turns one line into what it is for the host.
     fn take_line(&mut self, ctx: &mut Ctx<'_>, frame: Frame) {
         let grammar_bytes = self.policy.limits.grammar_bytes;
-        match message::read_line(&frame, self.policy.mode, grammar_bytes, &mut self.envelope) {
+        match message::read_line(&frame, self.spoken, grammar_bytes, &mut self.envelope) {
             Reading::Message(kind, parts) => {
                 let Some(client) = self.client.as_deref_mut() else {
                     return self.queue.push_counted(Event::Message { kind, parts, frame, to: To::default() });
@@ -145,6 +116,7 @@ impl Peer {
                     ctx.actions.push_back(Action::Serve(ctx.slot));
                 }
             }
+            Reading::Batch => self.take_batch(frame),
             Reading::Forbidden(parts) => self.queue.push_counted(Event::Forbidden { parts, frame }),
             Reading::Malformed { reason, cut } => {
                 let mut text = reason;
@@ -164,12 +136,22 @@ impl Peer {
         }
     }
 
+    /// The elements of an array come by themselves, in their order, while the host has room (Z6).
+    fn take_batch(&mut self, frame: Frame) {
+        if let Some(conn) = self.state.connection_mut()
+            && let Err(reason) = conn.framer.unpack(frame)
+        {
+            let trouble = self.trouble(Fault::Malformed, reason.to_owned());
+            self.queue.push_counted(Event::Error(Box::new(trouble)));
+        }
+    }
+
     /// What broke the connection is an ERROR at once, except for a replacement that does not serve yet: its one ERROR comes
     /// when it is gone, and says it then (L11).
-    fn tell_broken(&mut self, fault: Fault, text: String) {
+    pub(super) fn tell_broken(&mut self, fault: Fault, text: String) {
         match &mut self.state {
-            State::Starting { conn, .. } if conn.life > 1 => {
-                conn.failure.get_or_insert(text);
+            State::Starting { conn, start } if conn.life > 1 => {
+                start.failure.get_or_insert(text);
             }
             _ => {
                 let trouble = self.trouble(fault, text);
@@ -242,7 +224,7 @@ impl Peer {
 
     /// A death signal. The first one of a connection reads the clock and decides what comes next (L4); later ones only close
     /// what they are about.
-    fn death(&mut self, ctx: &mut Ctx<'_>, death: Death, stdin: Option<StdinReport>) {
+    pub(super) fn death(&mut self, ctx: &mut Ctx<'_>, death: Death, stdin: Option<StdinReport>) {
         let slow = death == Death::TooSlow;
         if let Some(client) = self.client.as_deref_mut() {
             client.died();
@@ -251,11 +233,12 @@ impl Peer {
         let mut first = true;
         self.state = match std::mem::replace(&mut self.state, State::Closed) {
             State::Running { conn } => State::Ending { conn, next: budget.decide(ctx.now, slow).into() },
-            State::Starting { conn, doomed: None } if conn.life == 1 => {
-                State::Ending { conn, next: budget.decide(ctx.now, slow).into() }
-            }
-            State::Starting { conn, doomed: None } => {
-                State::Starting { conn, doomed: Some(budget.decide(ctx.now, slow).into()) }
+            State::Starting { conn, start } if start.doom.is_none() => {
+                let before = budget.clone();
+                let next = budget.decide(ctx.now, slow).into();
+                let by_itself = matches!(death, Death::Exit | Death::Stdout | Death::Stdin);
+                let doom = Doom { next, budget: before, by_itself, owes_writable: conn.owes_writable };
+                State::Starting { conn, start: Start { doom: Some(doom), ..start } }
             }
             State::Draining { mut conn } => {
                 if death == Death::Stdin {
@@ -271,7 +254,9 @@ impl Peer {
         };
         if first {
             ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Start);
+            ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Probe);
         }
+        self.leave_start();
         let asked = matches!(self.state, State::Closing { .. });
         let own = &mut self.own;
         let (State::Starting { conn, .. } | State::Ending { conn, .. } | State::Closing { conn }) = &mut self.state
@@ -290,7 +275,7 @@ impl Peer {
                 conn.stop_writing(ctx, stdin);
             }
             Death::Stdin => conn.stop_writing(ctx, stdin),
-            Death::TooSlow => {
+            Death::TooSlow | Death::Handshake => {
                 conn.close_stdout(ctx, own);
                 conn.stop_writing(ctx, stdin);
             }
@@ -300,6 +285,18 @@ impl Peer {
             // It runs on (L5). A process that is about to exit does so well within this time.
             ctx.deadlines.set(own, ctx.slot, Timer::Terminate, after(ctx.now, self.policy.exit_drain));
         }
+    }
+
+    /// A first life that ends before it serves ends like any other (L2), unless it may get another process (Z2).
+    pub(super) fn leave_start(&mut self) {
+        let State::Starting { conn, start: Start { doom: Some(_), .. } } = &self.state else { return };
+        if conn.life > 1 || self.may_be_shy() {
+            return;
+        }
+        self.state = match std::mem::replace(&mut self.state, State::Closed) {
+            State::Starting { conn, start: Start { doom: Some(doom), .. } } => State::Ending { conn, next: doom.next },
+            same => same,
+        };
     }
 
     /// A deadline of this peer is due.
@@ -313,13 +310,7 @@ impl Peer {
                 self.death(ctx, Death::TooSlow, None);
             }
             Timer::Client => self.client_due(ctx),
-            Timer::Probe => {
-                if let State::Starting { conn, doomed: None } = &mut self.state {
-                    conn.probe = None;
-                    self.log(Level::Warning, "what the server can do was not told again in time".to_owned());
-                    self.serves(ctx, true, false);
-                }
-            }
+            Timer::Probe => self.probe_due(ctx),
             Timer::Terminate | Timer::Kill => self.ladder_due(ctx, timer),
             Timer::StdoutDrain | Timer::StderrDrain | Timer::StdinHangup => {
                 let own = &mut self.own;
@@ -338,6 +329,10 @@ impl Peer {
     }
 
     fn ladder_due(&mut self, ctx: &mut Ctx<'_>, timer: Timer) {
+        if let State::Starting { start: Start { doom: Some(doom), .. }, .. } = &mut self.state {
+            doom.by_itself = false;
+            self.leave_start();
+        }
         let asked = matches!(self.state, State::Closing { .. });
         let own = &mut self.own;
         let (State::Starting { conn, .. } | State::Ending { conn, .. } | State::Closing { conn }) = &mut self.state
@@ -388,9 +383,12 @@ impl Peer {
 
     /// Goes on with a connection that is ending; tells its end when nothing is left to wait for.
     fn settle(&mut self, ctx: &mut Ctx<'_>) {
+        self.leave_start();
         let own = &mut self.own;
         let over = match &mut self.state {
-            State::Ending { conn, .. } | State::Closing { conn } | State::Starting { conn, doomed: Some(_) } => {
+            State::Ending { conn, .. }
+            | State::Closing { conn }
+            | State::Starting { conn, start: Start { doom: Some(_), .. } } => {
                 conn.is_over(ctx, own, self.policy.exit_drain)
             }
             _ => false,
@@ -402,6 +400,7 @@ impl Peer {
             ctx.deadlines.clear(own, ctx.slot, timer);
         }
         ctx.actions.push_back(Action::Release(ctx.slot));
+        let is_shy = self.may_be_shy();
         match std::mem::replace(&mut self.state, State::Closed) {
             State::Ending { conn, next } => self.tell_lost(ctx, conn, next),
             State::Closing { conn } => {
@@ -409,16 +408,19 @@ impl Peer {
                 self.end_stderr(&mut conn);
                 self.push_last_close(ctx, CloseReason::ClosedByHost, Some(conn));
             }
-            State::Starting { mut conn, doomed: Some(next) } => {
+            State::Starting { conn, start: Start { doom: Some(doom), .. } } if is_shy => {
+                self.go_on_as_legacy(ctx, conn, doom);
+            }
+            State::Starting { mut conn, start: Start { doom: Some(doom), failure, .. } } => {
                 self.end_stderr(&mut conn);
                 let mut text = "the replacement ended before it served".to_owned();
-                if let Some(failure) = conn.failure.take() {
+                if let Some(failure) = failure {
                     text += &format!(": {failure}");
                 }
                 if let Some(tail) = conn.stderr.take_tail() {
                     text += &format!("; its last words: {tail}");
                 }
-                self.tell_failed_life(ctx, next, Fault::Handshake, text, Some(&conn));
+                self.tell_failed_life(ctx, doom.next, Fault::Handshake, text, Some(&conn));
             }
             same => self.state = same,
         }

@@ -1,8 +1,9 @@
 //! The states of a peer. A state owns what exists in it: a connection, the decision that was taken, the attempt that is
 //! waited for.
 
-use crate::core::budget::Decision;
+use crate::core::budget::{Budget, Decision};
 use crate::core::connection::Connection;
+use crate::core::era::Revision;
 
 /// What `state` answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,13 +46,71 @@ impl From<Decision> for Next {
     }
 }
 
+/// Which era a server was found to speak; kept for its later lives (Z1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Era {
+    Modern,
+    Legacy,
+}
+
+/// What a life has yet to do before it serves.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub step: Step,
+    /// It met a death signal before it served.
+    pub doom: Option<Doom>,
+    /// What broke it, kept for the one ERROR that a failed replacement is (L11).
+    pub failure: Option<String>,
+    /// The server has written a message.
+    pub heard: bool,
+    /// The probe was not answered in time, and a server that answers late has chosen its era.
+    pub was_late: bool,
+}
+
+impl Start {
+    pub(super) fn new(step: Step) -> Self {
+        Self { step, doom: None, failure: None, heard: false, was_late: false }
+    }
+}
+
+/// What is waited for until a life serves.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Somebody else says so.
+    Awaited,
+    /// The answer to the library's own discover of a later life (R7).
+    Rediscover { id: String },
+    /// The answer to the probe; `again` marks the second one of a process.
+    Probe { id: String, again: bool },
+    /// The answer to "initialize"; `again` marks the second one. `owed` is a probe whose answer may still come.
+    Initialize { id: String, offered: Revision, again: bool, owed: Option<String> },
+}
+
+/// The end of a life that did not serve.
+#[derive(Debug)]
+pub(super) struct Doom {
+    pub next: Next,
+    /// The budget before that was decided.
+    pub budget: Budget,
+    /// Nobody has made the process leave.
+    pub by_itself: bool,
+    /// The host was owed a WRITABLE.
+    pub owes_writable: bool,
+}
+
 #[derive(Debug)]
 pub(super) enum State {
     Idle,
-    /// `doomed` is set when a later life met a death signal before it served: it is told as one ERROR when it is gone (L11).
+    /// A life that met a death signal stays here until it is gone, if it is a later one (told as one ERROR, L11) or one that
+    /// may get another process (Z2).
     Starting {
         conn: Connection,
-        doomed: Option<Next>,
+        start: Start,
+    },
+    /// The process left at the probe, and the reactor was asked for another one of the same life (Z2). `conn` is what is told
+    /// if that fails.
+    Respawning {
+        conn: Box<Connection>,
     },
     Running {
         conn: Connection,
@@ -85,7 +144,7 @@ impl State {
             | Self::Ending { conn, .. }
             | Self::Draining { conn }
             | Self::Closing { conn } => Some(conn),
-            Self::Idle | Self::Waiting { .. } | Self::Closed => None,
+            Self::Idle | Self::Respawning { .. } | Self::Waiting { .. } | Self::Closed => None,
         }
     }
 }
@@ -103,4 +162,6 @@ pub(super) enum Death {
     Stdin,
     /// The connection did not serve in time.
     TooSlow,
+    /// The handshake failed.
+    Handshake,
 }

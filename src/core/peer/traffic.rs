@@ -3,7 +3,7 @@
 use super::Peer;
 use super::state::*;
 use crate::core::client::known::Known;
-use crate::core::client::{Client, Options, Out, Wire};
+use crate::core::client::{Client, Options, Out, Reply, Wire};
 use crate::core::connection::{Action, Connection, Ctx};
 use crate::core::deadlines::Timer;
 use crate::core::error::Refusal;
@@ -17,8 +17,8 @@ const RAW: Refusal =
 enum Open<'a> {
     /// A connection takes lines.
     Now(&'a mut Connection),
-    /// The first connection does not serve yet: what is accepted waits.
-    Later(&'a mut Connection),
+    /// The first connection does not serve yet: what is accepted waits. Whether the host is owed a WRITABLE.
+    Later(&'a mut bool),
 }
 
 impl Peer {
@@ -26,8 +26,11 @@ impl Peer {
     fn open(state: &mut State) -> Answer<Open<'_>> {
         match state {
             State::Idle => Err(Refusal::NotStarted),
-            State::Starting { conn, .. } if conn.life == 1 => Ok(Open::Later(conn)),
-            State::Starting { .. } => Err(Refusal::Closed("the replacement does not serve yet")),
+            State::Starting { conn, .. } if conn.life == 1 => Ok(Open::Later(&mut conn.owes_writable)),
+            State::Respawning { conn } if conn.life == 1 => Ok(Open::Later(&mut conn.owes_writable)),
+            State::Starting { .. } | State::Respawning { .. } => {
+                Err(Refusal::Closed("the replacement does not serve yet"))
+            }
             State::Ending { .. } => Err(Refusal::Closed("the connection ended")),
             State::Waiting { .. } => Err(Refusal::Closed("the connection ended and its replacement is not there yet")),
             State::Closing { .. } | State::Closed => Err(Refusal::Closed("the peer is closed")),
@@ -41,7 +44,7 @@ impl Peer {
             return Err(Refusal::NotStarted);
         };
         let limit = self.policy.limits.outbound_bytes;
-        let line = message::outgoing_line(text, self.policy.mode, limit).map_err(Refusal::Invalid)?;
+        let line = message::outgoing_line(text, self.spoken, limit).map_err(Refusal::Invalid)?;
         if let Some(client) = &self.client {
             client.gate_line(&line)?;
         }
@@ -64,9 +67,9 @@ impl Peer {
         let client = self.client.as_deref_mut().ok_or(RAW)?;
         let limit = self.policy.limits.outbound_bytes;
         let value = match Self::open(&mut self.state)? {
-            Open::Later(conn) => {
+            Open::Later(owes_writable) => {
                 let value = step(client, None, limit);
-                conn.owes_writable |= matches!(value, Err(Refusal::WouldBlock { .. } | Refusal::TooMany { .. }));
+                *owes_writable |= matches!(value, Err(Refusal::WouldBlock { .. } | Refusal::TooMany { .. }));
                 value
             }
             Open::Now(conn) => {
@@ -74,6 +77,7 @@ impl Peer {
                 step(client, Some(&mut wire), limit)
             }
         };
+        self.speak_up();
         self.mind_client(ctx);
         value
     }
@@ -113,6 +117,21 @@ impl Peer {
             self.mind_flushed(ctx);
         }
         answer
+    }
+
+    /// Answers a request of the server (Z4).
+    pub fn respond(&mut self, ctx: &mut Ctx<'_>, token: u64, reply: Reply<'_>) -> Answer {
+        self.with_client(ctx, |client, wire, _| match wire {
+            Some(wire) => client.respond(wire, token, reply),
+            None => Err(Refusal::NotStarted),
+        })
+    }
+
+    /// Tells what the library answers by itself.
+    pub(super) fn speak_up(&mut self) {
+        if let Some(client) = self.client.as_deref_mut().filter(|client| client.has_due()) {
+            client.speak_up(&mut Out { queue: &mut self.queue, log_level: self.log_level });
+        }
     }
 
     /// What the server said of itself, and whether that was before a restart.

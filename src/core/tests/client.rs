@@ -256,7 +256,7 @@ fn r07_with_rediscover_a_later_life_serves_when_the_discover_is_answered() {
     caller.out("early");
     caller.answers(2);
     let told = caller.take();
-    assert_eq!(told.matches("LOG dropped a message that came before").count(), 2, "{told}");
+    assert_eq!(told.matches("LOG dropped a message that came before").count(), 1, "the first of many: {told}");
     assert!(!told.contains("M "), "{told}");
     caller.results("mcp-supervised-1", capabilities(&["tools"]));
     assert_eq!(caller.state(), StateName::Running);

@@ -11,7 +11,7 @@ use crate::core::ids::PeerId;
 use crate::core::log::Level;
 use crate::core::message::{MessageKind, Parts};
 use crate::core::peer::StateName;
-use crate::core::policy::Policy;
+use crate::core::policy::{Mode, Policy};
 use crate::core::queue::Queued;
 use crate::core::supervisor::{Supervisor, Told};
 use crate::core::time::{Nanos, ms};
@@ -19,6 +19,7 @@ use crate::core::time::{Nanos, ms};
 /// A policy whose times are easy to tell apart.
 pub fn policy() -> Policy {
     Policy {
+        mode: Mode::Modern,
         max_restarts: MaxRestarts::Limited(3),
         restart_delay: ms(100),
         restart_window: ms(60_000),

@@ -1,6 +1,6 @@
 //! Rules L1 to L7: what the host may call when, and how a connection that nobody closed begins and ends.
 
-use super::harness::{Rig, policy, short, slow_policy};
+use super::harness::{Rig, note, policy, short, slow_policy};
 use super::states::STATES;
 use crate::core::budget::MaxRestarts;
 use crate::core::event::Exit;
@@ -177,7 +177,10 @@ fn l01_no_message_of_a_life_that_never_serves() {
     rig.start();
     rig.exit(1, 200);
     rig.out("late");
-    assert_eq!(rig.take(), "LOG dropped a message that came before the connection served");
+    assert_eq!(
+        rig.take(),
+        format!("LOG dropped a message that came before the connection served: {}", note("late").trim_end())
+    );
 }
 
 #[test]

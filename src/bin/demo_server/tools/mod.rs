@@ -68,9 +68,17 @@ const TOOLS: &[Tool] = &[
     tool("ask", "multi round trip: asks for a name first", &[], plain::ask),
     tool(
         "ask_client",
-        "sends the client a request; the answer's text is the client's response",
-        &[need("method", TEXT), may("params", "object")],
+        "sends the client a request; the answer's text is the client's response; id: JSON (default: 0, 1, …); cancel: \
+         withdraws it at once and answers `cancelled`",
+        &[need("method", TEXT), may("params", "object"), may("id", TEXT), may("cancel", BOOL)],
         plain::ask_client,
+    ),
+    tool("updated", "announces that a resource changed, to who subscribed", &[need("uri", TEXT)], plain::updated),
+    tool(
+        "log",
+        "writes a log notification, if the level of the session or of the request wants it",
+        &[need("level", TEXT), need("text", TEXT)],
+        plain::log,
     ),
     tool(
         "ledger",
@@ -110,6 +118,12 @@ const TOOLS: &[Tool] = &[
         "progress notes every every_ms, count times (0: for ever), for the call's token or the given one, then the answer",
         &[need("every_ms", INT), may("count", INT), may("token", TEXT)],
         wire::progress,
+    ),
+    tool(
+        "batch",
+        "answers in an array, behind that many notifications and, with ask, a request to the client (2025-03-26)",
+        &[may("notes", INT), may("ask", TEXT)],
+        wire::batch,
     ),
     tool("big", "answers a text of that many bytes", &[need("bytes", INT)], wire::big),
     tool(

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::{Call, content, say};
 use crate::methods::Reply;
+use crate::output::lock;
 use crate::server::{self, Change, Failure, OnCancel};
 use crate::{legacy, options};
 
@@ -90,8 +91,47 @@ pub fn ask(call: &Call) -> Reply {
 }
 
 pub fn ask_client(call: &Call) -> Reply {
-    legacy::ask_client(call.server, call.id, call.text("method"), call.arguments.get("params"));
-    Ok(None)
+    let own = match call.text("id") {
+        "" => None,
+        json => Some(serde_json::from_str(json).map_err(|error| Failure::invalid_params(format!("id: {error}")))?),
+    };
+    let withdrawn = call.flag("cancel") == Some(true);
+    let waiting = (!withdrawn).then_some(call.id);
+    let (own, request) =
+        legacy::ask_client(call.server, own, waiting, call.text("method"), call.arguments.get("params"));
+    call.server.output.note(&request);
+    if !withdrawn {
+        return Ok(None);
+    }
+    call.server.output.note(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": {"requestId": own, "reason": "asked for"}}));
+    say("cancelled")
+}
+
+pub fn updated(call: &Call) -> Reply {
+    call.server.announce_updated(call.text("uri"));
+    say("announced")
+}
+
+pub fn log(call: &Call) -> Reply {
+    let level = call.text("level");
+    let rank = |level: &str| legacy::LEVELS.iter().position(|known| *known == level);
+    let Some(asked) = rank(level) else {
+        return Err(Failure::invalid_params(format!("level: {level}")));
+    };
+    let wanted = if call.server.is_legacy() {
+        // A server may log before it was told a level.
+        lock(&call.server.log_level).as_deref().map_or(Some(0), rank)
+    } else {
+        let level = call.params.get("_meta").and_then(|meta| meta["io.modelcontextprotocol/logLevel"].as_str());
+        level.and_then(rank)
+    };
+    let written = wanted.is_some_and(|least| asked >= least);
+    if written {
+        call.server.output.note(&json!({"jsonrpc": "2.0", "method": "notifications/message",
+            "params": {"level": level, "logger": "demo", "data": call.text("text")}}));
+    }
+    say(written.to_string())
 }
 
 pub fn ledger(call: &Call) -> Reply {

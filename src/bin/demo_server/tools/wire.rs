@@ -3,9 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Call, say};
+use crate::legacy;
 use crate::methods::Reply;
 use crate::output::Output;
 use crate::server::{self, Change, Failure, OnCancel, SUBSCRIPTION_ID};
@@ -95,6 +96,20 @@ pub fn progress(call: &Call) -> Reply {
         }
         server.finish_waiting(&id, || server.answer_now(&response));
     });
+    Ok(None)
+}
+
+pub fn batch(call: &Call) -> Reply {
+    let note = |n| {
+        json!({"jsonrpc": "2.0", "method": "notifications/message",
+            "params": {"level": "info", "data": {"n": n}}})
+    };
+    let mut messages: Vec<Value> = (0..call.size("notes")).map(note).collect();
+    if !call.text("ask").is_empty() {
+        messages.push(legacy::ask_client(call.server, None, None, call.text("ask"), None).1);
+    }
+    messages.push(call.response("batched"));
+    call.server.answer_now(&Value::Array(messages));
     Ok(None)
 }
 

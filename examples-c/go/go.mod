@@ -1,0 +1,3 @@
+module mcp-supervised.example
+
+go 1.19

@@ -1,0 +1,571 @@
+//! A server of an older revision: what it asks its client (Z4), the streams it does not know, made of its resource subscriptions
+//! and its unasked notifications (Z3), and the requests of the library's own that this takes. One of these exists while such
+//! a server is spoken to, and nothing of it outlives the connection but the streams' ids.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::emulation::{self, KINDS};
+use super::handshake::Answered;
+use super::inbound::{Inbound, Moment, plain, tell};
+use super::known::Known;
+use super::{Client, Out, Place, Wire};
+use crate::core::era::{Revision, Spoken};
+use crate::core::error::Refusal;
+use crate::core::event::{Answer, Event, Fault, To, flag};
+use crate::core::log::{Level, escape_into};
+use crate::core::message::MessageKind;
+use crate::core::stamp::{Meta, Params, each_pair, member, push_flat, quoted, text_member};
+use crate::scan::{self, Checks, unescape_eq};
+
+/// Tokens begin here: no request or stream ever gets such an id, so neither is taken for the other, and a double still holds them.
+const FIRST_TOKEN: u64 = 1 << 52;
+/// The longest id of a request of a server that is kept until it is answered.
+const ID_BYTES: usize = 1024;
+/// The longest error of a server that is kept until its stream ends with it.
+const ERROR_BYTES: usize = 64 << 10;
+
+/// What a host answers a request of the server with.
+#[derive(Debug, Clone, Copy)]
+pub enum Reply<'a> {
+    /// The text of a JSON object.
+    Result(&'a [u8]),
+    /// An error.
+    Error {
+        /// Its code.
+        code: i64,
+        /// Its message.
+        message: &'a str,
+        /// The JSON text of its data, empty for none.
+        data: &'a [u8],
+    },
+}
+
+/// A request of the library's own that runs beside those of the host.
+#[derive(Debug, PartialEq, Eq)]
+enum Own {
+    Subscribe(String),
+    /// Nothing depends on its answer.
+    Other,
+}
+
+/// A resource that streams want to hear of.
+#[derive(Debug)]
+struct Subscription {
+    streams: BTreeSet<u64>,
+    /// The own request that asks for it and its line, until it is answered.
+    asked: Option<(u64, u64)>,
+}
+
+/// What a stream wants of this server, and has of it so far.
+#[derive(Debug, Default)]
+struct Wants {
+    kinds: [bool; 3],
+    uris: BTreeMap<String, bool>,
+    /// URIs whose answer is awaited.
+    awaits: usize,
+    /// What the server refused one with.
+    error: Option<String>,
+}
+
+/// The state of one connection to a server of an older revision.
+#[derive(Debug)]
+pub struct Legacy {
+    revision: Revision,
+    /// Which lists it tells changes of, and whether it takes subscriptions.
+    kinds: [bool; 3],
+    subscribes: bool,
+    own: HashMap<u64, Own>,
+    subscriptions: BTreeMap<String, Subscription>,
+    streams: BTreeMap<u64, Wants>,
+    /// URIs nobody wants any more, and which the server is not told of yet.
+    left: Vec<String>,
+    /// Requests of the server that wait for the host: the raw text of their ids.
+    asked: BTreeMap<u64, Box<[u8]>>,
+    /// Older tokens belong to connections that are gone.
+    first_token: u64,
+    /// What the library answers itself as soon as it may be told: discovers and acknowledgements.
+    due: Vec<u64>,
+    refusals: u64,
+}
+
+impl Legacy {
+    /// Whether something is to be told that waits for nothing any more.
+    pub fn has_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
+    /// Takes a stream out; URIs that nobody else wants are to be let go of.
+    fn forget(&mut self, stream: u64) {
+        self.due.retain(|due| *due != stream);
+        let Some(wants) = self.streams.remove(&stream) else { return };
+        for uri in wants.uris.into_keys() {
+            if let Some(subscription) = self.subscriptions.get_mut(&uri) {
+                subscription.streams.remove(&stream);
+                if subscription.streams.is_empty() {
+                    self.left.push(uri);
+                }
+            }
+        }
+    }
+}
+
+impl Client {
+    /// The handshake is over: the session is open in `revision`, and the server said `known` of itself. Says whether that is
+    /// something else than before.
+    pub fn speaks_legacy(&mut self, wire: &mut Wire<'_>, revision: Revision, known: Known) -> bool {
+        wire.push(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n".to_vec());
+        self.next_token = self.next_token.max(FIRST_TOKEN);
+        self.legacy = Some(Box::new(Legacy {
+            revision,
+            kinds: KINDS.map(|kind| known.declares(kind.capability, Some("listChanged"))),
+            subscribes: known.declares("resources", Some("subscribe")),
+            own: HashMap::new(),
+            subscriptions: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            left: Vec::new(),
+            asked: BTreeMap::new(),
+            first_token: self.next_token,
+            due: Vec::new(),
+            refusals: 0,
+        }));
+        if let Some(level) = self.policy.log_level.clone().filter(|_| known.declares("logging", None)) {
+            self.ask(wire, "logging/setLevel", &format!("{{\"level\":{}}}", quoted(&level)), Own::Other);
+        }
+        self.learn(known)
+    }
+
+    /// What is spoken, as far as the client knows.
+    pub fn spoken(&self) -> Spoken {
+        self.legacy.as_ref().map_or(Spoken::Modern, |legacy| Spoken::Legacy(legacy.revision))
+    }
+
+    /// Writes a request of the library's own; its number and that of its line.
+    fn ask(&mut self, wire: &mut Wire<'_>, method: &str, params: &str, what: Own) -> (u64, u64) {
+        let id = quoted(&self.own_id());
+        let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n");
+        let number = wire.push(line.into_bytes());
+        if let Some(legacy) = &mut self.legacy {
+            legacy.own.insert(self.own, what);
+        }
+        (self.own, number)
+    }
+
+    /// The `_meta` of a request to such a server: what the host gave, and a token.
+    pub(super) fn plain_meta(minted: bool, token: Option<&[u8]>) -> Meta<'_> {
+        match token.filter(|_| minted).and_then(|token| std::str::from_utf8(token).ok()) {
+            Some(token) => Meta::Plain { token },
+            None => Meta::Verbatim,
+        }
+    }
+
+    /// Notes that the library answers a request, or acknowledges a stream, by itself.
+    pub(super) fn answers_itself(&mut self, id: u64) -> Place {
+        if let Some(legacy) = &mut self.legacy {
+            legacy.due.push(id);
+        }
+        Place::Here
+    }
+
+    /// Whether `speak_up` has something to tell.
+    pub fn has_due(&self) -> bool {
+        self.legacy.as_deref().is_some_and(Legacy::has_due)
+    }
+
+    /// Tells what the library answers by itself. Nothing of a connection may be told before READY or RECONNECT is, so this is not
+    /// done where it comes up.
+    pub fn speak_up(&mut self, out: &mut Out<'_>) {
+        let due = self.legacy.as_deref_mut().map(|legacy| std::mem::take(&mut legacy.due)).unwrap_or_default();
+        for id in due {
+            if let Some(pending) = self.forget(id) {
+                let flags = flag::COMPLETE | flag::EMULATED | self.retried(&pending);
+                let to = To { request: id, user_data: pending.user_data, flags };
+                let known = self.known.clone().unwrap_or_default();
+                push_made(out, MessageKind::Result, emulation::discovered(id, &known), to);
+            } else if self.streams.contains_key(&id) {
+                self.acknowledge(out, id);
+            }
+        }
+    }
+
+    // ---- streams ----
+
+    /// Opens a stream on such a server: subscriptions for its URIs. `within` is the bound of what may be queued, for a stream
+    /// that the host opens now.
+    pub(super) fn subscribe(&mut self, wire: &mut Wire<'_>, id: u64, filter: &[u8], within: bool) -> Answer<Place> {
+        self.unsubscribe(wire);
+        let Some(legacy) = self.legacy.as_deref_mut() else { return Ok(Place::Here) };
+        let mut wants = Wants::default();
+        let mut asks = 0;
+        // It was checked to be an object. What is not as it should be is not accepted, as a server would do it.
+        let _ = each_pair(filter, |key, value| {
+            for (at, kind) in KINDS.iter().enumerate() {
+                wants.kinds[at] |= key == kind.field && value.get() == "true" && legacy.kinds[at];
+            }
+            if key == "resourceSubscriptions" && legacy.subscribes {
+                let uris: Vec<String> = serde_json::from_str(value.get()).unwrap_or_default();
+                wants.uris.extend(uris.into_iter().map(|uri| (uri, false)));
+            }
+        });
+        for uri in wants.uris.keys().filter(|uri| !legacy.subscriptions.contains_key(*uri)) {
+            asks += uri.len() + 128;
+        }
+        if within && wire.outbox.queued() + asks > wire.limit {
+            *wire.owes_writable = true;
+            return Err(Refusal::WouldBlock { queued: wire.outbox.queued(), limit: wire.limit, line: asks });
+        }
+        let uris: Vec<String> = wants.uris.keys().cloned().collect();
+        for uri in uris {
+            let known = self.legacy.as_deref_mut().and_then(|legacy| legacy.subscriptions.get_mut(&uri));
+            let waits = match known {
+                Some(subscription) => {
+                    subscription.streams.insert(id);
+                    subscription.asked.is_some()
+                }
+                None => {
+                    let params = format!("{{\"uri\":{}}}", quoted(&uri));
+                    let asked = self.ask(wire, "resources/subscribe", &params, Own::Subscribe(uri.clone()));
+                    let subscription = Subscription { streams: BTreeSet::from([id]), asked: Some(asked) };
+                    if let Some(legacy) = &mut self.legacy {
+                        legacy.subscriptions.insert(uri.clone(), subscription);
+                    }
+                    true
+                }
+            };
+            wants.awaits += usize::from(waits);
+            if !waits {
+                wants.uris.insert(uri, true);
+            }
+        }
+        let is_due = wants.awaits == 0;
+        if let Some(legacy) = &mut self.legacy {
+            legacy.streams.insert(id, wants);
+        }
+        if is_due {
+            self.answers_itself(id);
+        }
+        Ok(Place::Here)
+    }
+
+    /// Tells the server of what nobody wants to hear of any more.
+    pub(super) fn unsubscribe(&mut self, wire: &mut Wire<'_>) {
+        let left = self.legacy.as_deref_mut().map(|legacy| std::mem::take(&mut legacy.left)).unwrap_or_default();
+        for uri in left {
+            let Some(legacy) = self.legacy.as_deref_mut() else { return };
+            let Some(subscription) = legacy.subscriptions.remove(&uri) else { continue };
+            if let Some((own, line)) = subscription.asked {
+                // Its answer is nobody's any more.
+                legacy.own.insert(own, Own::Other);
+                if wire.outbox.take_back(line) {
+                    legacy.own.remove(&own);
+                    continue;
+                }
+            }
+            if !wire.quiet {
+                self.ask(wire, "resources/unsubscribe", &format!("{{\"uri\":{}}}", quoted(&uri)), Own::Other);
+            }
+        }
+    }
+
+    /// Forgets what a stream had of such a server.
+    pub(super) fn forget_wants(&mut self, id: u64) {
+        if let Some(legacy) = &mut self.legacy {
+            legacy.forget(id);
+        }
+    }
+
+    /// The answer to a request of the library's own. Says whether it was one.
+    pub(super) fn own_answered(&mut self, out: &mut Out<'_>, answered: Answered<'_>, own: u64) -> bool {
+        let Some(legacy) = self.legacy.as_deref_mut() else { return false };
+        let Some(what) = legacy.own.remove(&own) else { return false };
+        let Own::Subscribe(uri) = what else { return true };
+        let Some(subscription) = legacy.subscriptions.get_mut(&uri) else { return true };
+        subscription.asked = None;
+        let error = match answered {
+            Answered::Result(_) => None,
+            Answered::Error(_, body) if body.len() <= ERROR_BYTES => Some(String::from_utf8_lossy(body).into_owned()),
+            Answered::Error(code, _) => Some(format!("{{\"code\":{code},\"message\":\"\"}}")),
+            Answered::Nonsense => Some("{\"code\":0,\"message\":\"\"}".to_owned()),
+        };
+        let streams = match &error {
+            None => subscription.streams.clone(),
+            // The next stream that wants it asks again.
+            Some(_) => legacy.subscriptions.remove(&uri).map(|gone| gone.streams).unwrap_or_default(),
+        };
+        let mut told = Vec::new();
+        for id in streams {
+            let Some(wants) = legacy.streams.get_mut(&id) else { continue };
+            wants.awaits = wants.awaits.saturating_sub(1);
+            match &error {
+                None => {
+                    wants.uris.insert(uri.clone(), true);
+                }
+                Some(error) => {
+                    wants.uris.remove(&uri);
+                    wants.error = Some(error.clone());
+                }
+            }
+            if wants.awaits == 0 {
+                told.push(id);
+            }
+        }
+        for id in told {
+            self.acknowledge(out, id);
+        }
+        true
+    }
+
+    /// Every answer a stream waited for has come: it is acknowledged, or ends with the server's error if nothing is left of it.
+    fn acknowledge(&mut self, out: &mut Out<'_>, id: u64) {
+        let Some(wants) = self.legacy.as_deref().and_then(|legacy| legacy.streams.get(&id)) else { return };
+        let uris: Vec<&str> = wants.uris.iter().filter(|(_, on)| **on).map(|(uri, _)| uri.as_str()).collect();
+        let nothing = uris.is_empty() && wants.kinds == [false; 3];
+        if let Some(error) = wants.error.as_ref().filter(|_| nothing) {
+            let line = emulation::refused(id, error);
+            let Some(stream) = self.forget_stream(id) else { return };
+            let to = To { request: id, user_data: stream.user_data, flags: flag::COMPLETE | flag::EMULATED };
+            return push_made(out, MessageKind::RemoteError, line, to);
+        }
+        let line = emulation::acknowledged(id, wants.kinds, &uris);
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        stream.acknowledged = true;
+        self.unacknowledged.retain(|(_, stream)| *stream != id);
+        let to = To { request: id, user_data: stream.user_data, flags: flag::EMULATED };
+        push_made(out, MessageKind::Notification, line, to);
+    }
+
+    /// A notification of such a server: it goes to every stream that asked for its kind. Nothing of it tells which (Z3).
+    pub(super) fn legacy_notification(&mut self, moment: &mut Moment<'_, '_>, out: &mut Out<'_>, message: Inbound<'_>) {
+        let line = message.frame.bytes();
+        let method = message.parts.method.map_or(&b""[..], |span| span.of(line));
+        let is = |name: &str| method == name.as_bytes() || unescape_eq(method, name);
+        let params = message.parts.body.map_or(&b"{}"[..], |span| span.of(line));
+        if is("notifications/cancelled") {
+            let to = To { request: self.taken_back(params).unwrap_or(0), ..To::default() };
+            return tell(out, message, to);
+        }
+        let streams: Vec<u64> = if let Some(kind) = KINDS.iter().position(|kind| is(kind.notification)) {
+            self.streams_with(|wants| wants.kinds[kind])
+        } else if is("notifications/resources/updated") {
+            let uri = text_member(params, "uri").unwrap_or_default();
+            self.streams_with(|wants| wants.uris.keys().any(|wanted| covers(wanted, &uri)))
+        } else {
+            Vec::new()
+        };
+        if streams.is_empty() {
+            return if moment.shed {
+                self.count_shed(out, "a notification")
+            } else {
+                tell(out, message, To::default())
+            };
+        }
+        for id in streams {
+            if moment.shed {
+                let user_data = self.forget_stream(id).map_or(0, |stream| stream.user_data);
+                if let Some(wire) = moment.wire.as_deref_mut() {
+                    self.unsubscribe(wire);
+                }
+                self.count_shed(out, "a delivery of a stream, which ends with it");
+                let to = To { request: id, user_data, flags: 0 };
+                out.fail(to, Fault::DeliveryDropped, "the host did not keep up with the stream");
+                continue;
+            }
+            let user_data = self.streams.get(&id).map_or(0, |stream| stream.user_data);
+            let (kind, parts, frame) = (message.kind, message.parts, message.frame.clone());
+            let to = To { request: id, user_data, flags: 0 };
+            out.queue.push_counted(Event::Message { kind, parts, frame, to });
+        }
+    }
+
+    /// The acknowledged streams with such wants, in the order of opening.
+    fn streams_with(&self, wanted: impl Fn(&Wants) -> bool) -> Vec<u64> {
+        let Some(legacy) = self.legacy.as_deref() else { return Vec::new() };
+        let all = legacy.streams.iter().filter(|(_, wants)| wanted(wants)).map(|(id, _)| *id);
+        all.filter(|id| self.streams.get(id).is_some_and(|stream| stream.acknowledged)).collect()
+    }
+
+    // ---- requests of the server ----
+
+    /// A request of the server (Z4).
+    pub(super) fn asked_by_server(&mut self, moment: &mut Moment<'_, '_>, out: &mut Out<'_>, message: Inbound<'_>) {
+        let line = message.frame.bytes();
+        let (Some(method), Some(id)) = (message.parts.method, message.parts.id) else { return };
+        let (quoted_method, id) = ([b"\"", method.of(line), b"\""].concat(), id.of(line));
+        let method: String = serde_json::from_slice(&quoted_method).unwrap_or_default();
+        let answer = |code: i64, text: &str| {
+            let error = format!(",\"error\":{{\"code\":{code},\"message\":{}}}}}\n", quoted(text));
+            [b"{\"jsonrpc\":\"2.0\",\"id\":", id, error.as_bytes()].concat()
+        };
+        let reply = if method == "ping" {
+            Some([b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",\"result\":{}}\n"].concat())
+        } else if id.len() > ID_BYTES {
+            Some(answer(-32600, "the id is too long"))
+        } else if !self.may_ask(&method) {
+            Some(answer(-32601, "the client does not declare the capability for this"))
+        } else if moment.shed {
+            Some(answer(-32000, "the client does not keep up"))
+        } else if self.legacy.as_deref().is_some_and(|legacy| legacy.asked.len() >= self.policy.max_in_flight) {
+            Some(answer(-32000, "the client has too many requests of the server to answer"))
+        } else {
+            None
+        };
+        if let Some(reply) = reply {
+            let told = moment.wire.as_deref_mut().is_some_and(|wire| wire.reply(reply));
+            if !told || method != "ping" {
+                self.note_refusal(out, &method, told);
+            }
+            return;
+        }
+        let token = self.next_token;
+        self.next_token += 1;
+        if let Some(legacy) = &mut self.legacy {
+            legacy.asked.insert(token, id.into());
+        }
+        tell(out, message, To { request: token, ..To::default() });
+    }
+
+    /// Whether a server may ask that of this client: what its capabilities declare. Methods the protocol does not have come with
+    /// an extension of it.
+    fn may_ask(&self, method: &str) -> bool {
+        let declares = |names: &[&str]| {
+            names.iter().any(|name| {
+                member(self.policy.capabilities.as_bytes(), name).is_some_and(|value| value.get() != "null")
+            })
+        };
+        match method {
+            "roots/list" => declares(&["roots"]),
+            "sampling/createMessage" => declares(&["sampling"]),
+            "elicitation/create" => declares(&["elicitation"]),
+            _ if method.starts_with("tasks/") => declares(&["tasks"]),
+            _ => declares(&["experimental", "extensions"]),
+        }
+    }
+
+    fn note_refusal(&mut self, out: &mut Out<'_>, method: &str, told: bool) {
+        let Some(legacy) = self.legacy.as_deref_mut() else { return };
+        legacy.refusals += 1;
+        if legacy.refusals == 1 || legacy.refusals.is_multiple_of(100) {
+            let mut text = "a request of the server was ".to_owned();
+            text += if told { "refused by the library: " } else { "not answered, since it cannot be told: " };
+            escape_into(&mut text, method.as_bytes(), 64);
+            out.log(Level::Warning, format!("{text} ({} so far)", legacy.refusals));
+        }
+    }
+
+    /// The token of a request that the server takes back: it cannot be answered any more.
+    fn taken_back(&mut self, params: &[u8]) -> Option<u64> {
+        let id = member(params, "requestId")?.get().as_bytes();
+        let legacy = self.legacy.as_deref_mut()?;
+        let token = legacy.asked.iter().find(|(_, asked)| plain(asked) == plain(id)).map(|(token, _)| *token)?;
+        legacy.asked.remove(&token);
+        Some(token)
+    }
+
+    /// Whether a token can be answered.
+    fn check_token(&self, token: u64) -> Answer {
+        let first = self.legacy.as_deref().map_or(self.next_token, |legacy| legacy.first_token);
+        if (FIRST_TOKEN..first).contains(&token) {
+            return Err(Refusal::Closed("the connection that asked this is gone"));
+        }
+        match self.legacy.as_deref() {
+            None => Err(Refusal::Unsupported("a server of this revision never asks its client")),
+            Some(legacy) if legacy.asked.contains_key(&token) => Ok(()),
+            Some(_) => Err(Refusal::NoRequest),
+        }
+    }
+
+    /// Answers a request of the server.
+    pub fn respond(&mut self, wire: &mut Wire<'_>, token: u64, reply: Reply<'_>) -> Answer {
+        self.check_token(token)?;
+        let Some(legacy) = self.legacy.as_deref_mut() else { return Err(Refusal::NoRequest) };
+        let Some(id) = legacy.asked.get(&token) else { return Err(Refusal::NoRequest) };
+        let mut line = [b"{\"jsonrpc\":\"2.0\",\"id\":", &**id].concat();
+        match reply {
+            Reply::Result(result) => {
+                Params::check(result).map_err(|text| Refusal::Invalid(text.replacen("params", "the result", 1)))?;
+                line.extend_from_slice(b",\"result\":");
+                let result = result.trim_ascii();
+                push_flat(&mut line, if result.is_empty() { b"{}" } else { result });
+            }
+            Reply::Error { code, message, data } => {
+                line.extend_from_slice(
+                    format!(",\"error\":{{\"code\":{code},\"message\":{}", quoted(message)).as_bytes(),
+                );
+                let data = data.trim_ascii();
+                if !data.is_empty() {
+                    scan::scan(data, Checks::Grammar)
+                        .map_err(|defect| Refusal::Invalid(format!("data is not JSON: {defect}")))?;
+                    line.extend_from_slice(b",\"data\":");
+                    push_flat(&mut line, data);
+                }
+                line.push(b'}');
+            }
+        }
+        line.extend_from_slice(b"}\n");
+        let build = |into: &mut Vec<u8>| {
+            into.extend_from_slice(&line);
+            Ok(())
+        };
+        wire.push_within("the answer is", line.len(), build, |_| Ok(()))?;
+        legacy.asked.remove(&token);
+        Ok(())
+    }
+
+    // ---- the end of the connection ----
+
+    /// The connection is over: what was only of it is gone. Streams keep what they want in their filters.
+    pub(super) fn lose_session(&mut self) {
+        let given = self.next_token;
+        if let Some(legacy) = &mut self.legacy {
+            legacy.own.clear();
+            legacy.subscriptions.clear();
+            legacy.streams.clear();
+            legacy.left.clear();
+            legacy.asked.clear();
+            legacy.due.clear();
+            legacy.first_token = given;
+        }
+    }
+
+    /// Whether nothing is held for anybody.
+    #[cfg(test)]
+    pub(super) fn session_is_empty(&self) -> bool {
+        self.legacy.as_deref().is_none_or(|legacy| {
+            legacy.subscriptions.is_empty()
+                && legacy.streams.is_empty()
+                && legacy.left.is_empty()
+                && legacy.asked.is_empty()
+                && legacy.due.is_empty()
+        })
+    }
+}
+
+/// Whether an update of `uri` is for a subscription of `wanted`: a server may name a part of it.
+fn covers(wanted: &str, uri: &str) -> bool {
+    uri.strip_prefix(wanted)
+        .is_some_and(|rest| rest.is_empty() || wanted.ends_with('/') || rest.starts_with(['/', '#', '?']))
+}
+
+fn push_made(out: &mut Out<'_>, kind: MessageKind, line: String, to: To) {
+    let (parts, frame) = emulation::made(kind, line);
+    out.queue.push(Event::Message { kind, parts, frame, to });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::covers;
+
+    #[test]
+    fn z03_an_update_may_name_a_part_of_what_was_subscribed() {
+        for (wanted, uri, is) in [
+            ("mem://a", "mem://a", true),
+            ("mem://a", "mem://a/b", true),
+            ("mem://a", "mem://a#b", true),
+            ("mem://a/", "mem://a/b", true),
+            ("mem://a", "mem://ab", false),
+            ("mem://a/b", "mem://a", false),
+            ("mem://a", "", false),
+        ] {
+            assert_eq!(covers(wanted, uri), is, "{wanted} {uri}");
+        }
+    }
+}
