@@ -177,9 +177,9 @@ impl Client {
 
     /// The connection speaks the present revision, and the server said `known` of itself. Says whether that is something else
     /// than before.
-    pub fn speaks_modern(&mut self, known: Box<Known>) -> bool {
+    pub fn speaks_modern(&mut self, known: Known) -> bool {
         self.legacy = None;
-        self.learn(*known)
+        self.learn(known)
     }
 
     /// Keeps what the server said of itself; says whether that was something else before.

@@ -208,7 +208,7 @@ impl Peer {
     /// The probe was answered. `again`: it was the second one of this process.
     fn probed(&mut self, ctx: &mut Ctx<'_>, answered: Answered<'_>, again: bool) {
         match judge_probe(answered) {
-            Verdict::Modern(known) => self.is_modern(ctx, known),
+            Verdict::Modern(known) => self.is_modern(ctx, *known),
             Verdict::Foreign(text) => self.fail_handshake(ctx, text),
             Verdict::Again if !again => self.probe_again(ctx),
             Verdict::Again => {
@@ -222,7 +222,7 @@ impl Peer {
         }
     }
 
-    fn is_modern(&mut self, ctx: &mut Ctx<'_>, known: Box<Known>) {
+    fn is_modern(&mut self, ctx: &mut Ctx<'_>, known: Known) {
         let Some(client) = self.client.as_deref_mut() else { return };
         let changed = client.speaks_modern(known);
         self.serves(ctx, Some(Era::Modern), changed);
