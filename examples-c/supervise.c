@@ -399,7 +399,7 @@ static void describe(struct host *host, mcp_supervised_spec *spec) {
         check(host, "spec: ", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_RAW));
     } else {
         const char *version = mcp_supervised_version();
-        check(host, "spec: ", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_MODERN));
+        check(host, "spec: ", mcp_supervised_spec_mode(spec, o->speak != 0 ? o->speak : MCP_SUPERVISED_MODE_AUTO));
         check(host, "spec: ",
               mcp_supervised_spec_client_info(spec, "supervise", MCP_SUPERVISED_CSTR, version, MCP_SUPERVISED_CSTR));
         check(host, "spec: ", mcp_supervised_spec_retry_lost_requests(spec, o->retry));

@@ -160,7 +160,7 @@ fn text(text: &str) -> (*const c_char, usize) {
 type OnHandle = fn(*mut RawHandle, &Stage) -> i32;
 
 /// Every function with a handle, called with good arguments otherwise.
-const ON_A_HANDLE: [(&str, OnHandle); 19] = [
+const ON_A_HANDLE: [(&str, OnHandle); 21] = [
     ("add", |h, s| {
         // SAFETY: the handle is the subject; the rest is good.
         untouched(SENTINEL, |peer| unsafe { mcp_supervised_add(h, s.spec.raw(), 0, peer) })
@@ -177,6 +177,8 @@ const ON_A_HANDLE: [(&str, OnHandle); 19] = [
         untouched(sentinel::<c_char>().cast_const(), |at| unsafe { mcp_supervised_last_error(h, at, ptr::null_mut()) })
     }),
     ("listen", |h, s| client::listen(h, s.modern)),
+    ("respond", |h, s| client::respond(h, s.modern)),
+    ("respond_error", |h, s| client::respond_error(h, s.modern)),
     ("notify", |h, s| client::notify(h, s.modern)),
     // SAFETY: as above.
     ("pid", |h, s| unsafe { mcp_supervised_pid(h, s.running) }),
@@ -238,9 +240,11 @@ fn wrong_handles(table: &mut Table) {
 fn stale_peers(table: &mut Table) {
     type OnPeer = fn(*mut RawHandle, u64) -> i32;
     type Stale = fn(&Stage) -> u64;
-    const ON_A_PEER: [(&str, OnPeer); 12] = [
+    const ON_A_PEER: [(&str, OnPeer); 14] = [
         ("cancel", |h, peer| client::cancel(h, peer, 1)),
         ("listen", client::listen),
+        ("respond", client::respond),
+        ("respond_error", client::respond_error),
         ("notify", client::notify),
         ("request", client::request),
         ("server_capabilities", client::server_capabilities),

@@ -326,6 +326,28 @@ fn z05_l04_the_start_time_ends_a_life_that_does_not_serve() {
     host.until(Event::is_final);
 }
 
+/// A server that refuses the handshake because it has seen the probe is asked once more, and may take its time: nothing else is left
+/// to try, so only the start time ends it.
+#[test]
+fn z05_the_second_question_has_until_the_start_time() {
+    let scratch = Scratch::new();
+    let path = scratch.name("ledger");
+    let flags = ["--on-discover", "ignore", "--legacy", NEWEST, "--dual", "--on-initialize", "error:-32022"];
+    let spec = Spec::auto(&[&flags[..], &["--ledger", &path]].concat()).start_timeouts(100, 30_000);
+    let mut host = Host::with_manual_clock();
+    let peer = host.launch(&spec.restart(1, 1, 60_000));
+    host.drive_until("it was asked", |_| ledger(&path).len() == 1);
+    host.advance_ms(100);
+    host.drive_until("it was asked once more", |_| ledger(&path).len() == 3);
+    assert_eq!(ledger(&path), ["1 server/discover", "1 initialize", "1 server/discover"]);
+    host.advance_ms(29_899);
+    assert_eq!(letters(&host.poll(0)), "");
+    assert_eq!(host.state(peer), MCP_SUPERVISED_STATE_STARTING as i32);
+    host.advance_ms(1);
+    assert_eq!(host.next(MCP_SUPERVISED_EVENT_ERROR).status, HANDSHAKE);
+    assert_eq!(host.free(), 0);
+}
+
 #[test]
 fn l10_close_while_starting_writes_nothing_that_waits() {
     let scratch = Scratch::new();

@@ -12,12 +12,12 @@ use compiler::scratch;
 use serde_json::{Value, json};
 use session::*;
 
-/// A server that has an answer for each line it gets, whatever is in it, and then waits for its end.
+/// A server of the present revision that has an answer for each line it gets, whatever is in it, and then waits for its end.
 fn scripted(options: &[&str], answers: &[Value]) -> Start {
     let script = "for answer; do read -r line; printf '%s\\n' \"$answer\"; done; while read -r line; do :; done";
     let answers: Vec<String> = answers.iter().map(Value::to_string).collect();
     let answers: Vec<&str> = answers.iter().map(String::as_str).collect();
-    start(&[options, &["--", "/bin/sh", "-c", script, "sh"], &answers].concat())
+    start(&[options, &["--speak", "modern", "--", "/bin/sh", "-c", script, "sh"], &answers].concat())
 }
 
 /// The answer to a request of that number.
@@ -58,6 +58,8 @@ fn impossible_combinations_are_named_and_status_2() {
         (&["--call", "x", "--args", "{\"a\":01}", "true"], "--args: the value is not a JSON object"),
         (&["--call", "x", "--retry", "true"], "--retry: a call is never sent twice, the server may have acted on it"),
         (&["--listen=tools", "--retry", "true"], "--retry: a stream is opened again in any case"),
+        (&["--speak", "modern", "true"], "--speak is for --list, --call and --listen"),
+        (&["--list", "--speak", "old", "true"], "--speak: `old` is none of auto, modern and legacy"),
         (&["--retry", "true"], "--retry is for --list: other lines are never sent twice"),
         (&["--listen=tools", "--timeout", "5", "true"], "--timeout: a stream has no deadline"),
         (&["--timeout", "5", "true"], "--timeout is for --list and --call"),
@@ -123,7 +125,8 @@ fn a_listing_asks_only_for_what_the_capabilities_have() {
     assert_eq!(ended.out[2..], ["  capabilities  resources", "", "resources", "  mem://counter  counter, text/plain"]);
     let asked = fs::read_to_string(ledger).unwrap();
     let methods: Vec<&str> = asked.lines().map(|line| line.split(' ').nth(1).unwrap()).collect();
-    assert_eq!(methods, ["server/discover", "resources/list"]);
+    // The first one finds out what the server speaks.
+    assert_eq!(methods, ["server/discover", "server/discover", "resources/list"]);
     let none = demo(&["--list"], &["--capabilities", "{}"]).run_through().with(0);
     assert_eq!(none.out[2..], ["  capabilities  none"]);
 }
@@ -183,7 +186,8 @@ fn each_page_is_asked_for_by_its_cursor() {
         answer(3, json!({"nextCursor": "a \"b\" é", "tools": []})),
     ]
     .map(|answer| answer.to_string());
-    let words = ["--list", "--", "/bin/sh", "-c", &script, "sh", &answers[0], &answers[1], &answers[2]];
+    let words =
+        ["--list", "--speak=modern", "--", "/bin/sh", "-c", &script, "sh", &answers[0], &answers[1], &answers[2]];
     let ended = start(&words).run_through().with(5);
     ended.says(&["the list has no end: the server names the same next page again"]);
     let lines = fs::read_to_string(record).unwrap();
@@ -196,13 +200,31 @@ fn each_page_is_asked_for_by_its_cursor() {
 
 #[test]
 fn a_listing_that_is_refused_is_status_5() {
-    let ended = demo(&["--list"], &["--on-discover", "error:-32603"]).run_through().with(5);
+    let modern = ["--list", "--speak", "modern"];
+    let ended = demo(&modern, &["--on-discover", "error:-32603"]).run_through().with(5);
     ended.says(&["server/discover was answered with error -32603: server/discover is refused"]);
-    let ended = demo(&["--list"], &["--legacy", "2025-06-18"]).run_through().with(5);
-    ended.says(&[
-        "server/discover was answered with error -32601: ",
-        "a revision before 2026-07-28? Those are not spoken yet",
-    ]);
+    let ended = demo(&modern, &["--legacy", "2025-06-18"]).run_through().with(5);
+    ended.says(&["server/discover was answered with error -32601: ", "a revision before 2026-07-28"]);
+}
+
+#[test]
+fn a_server_of_any_revision_is_listed_called_and_listened_to() {
+    for (version, flags) in [
+        ("2026-07-28", &[][..]),
+        ("2025-11-25", &["--legacy", "2025-11-25", "--strict"]),
+        ("2025-06-18", &["--legacy", "2025-06-18", "--on-discover", "exit:1"]),
+        ("2024-11-05", &["--legacy", "2024-11-05", "--strict"]),
+    ] {
+        let ended = demo(&["--list", "--verbose"], flags).run_through().with(0);
+        let speaks = if flags.is_empty() { version.to_owned() } else { format!("{version}, with a handshake") };
+        ended.says(&["started ", &format!("it speaks MCP {speaks}")]);
+        assert!(ended.out[1].ends_with(version), "{:?}", ended.out);
+        assert_eq!(ended.out.last().unwrap(), "      greets somebody");
+        let ended = demo(&["--call=echo", "--args={\"message\":\"hello\"}"], flags).run_through().with(0);
+        assert_eq!(ended.out, ["hello"]);
+    }
+    let ended = demo(&["--list"], &["--on-discover", "error:-32601"]).run_through();
+    ended.says(&["the server refused initialize with the error -32022"]);
 }
 
 #[test]
@@ -216,7 +238,7 @@ fn what_a_crash_interrupts_is_asked_again_only_with_retry() {
         let ended = run.run_through().with(if retry { 0 } else { 6 });
         let asked = fs::read_to_string(ledger).unwrap();
         let sent = |method: &str| asked.lines().filter(|line| line.contains(method)).count();
-        assert_eq!(sent("server/discover") + sent("tools/list") + sent("resources/list"), 3, "{asked}");
+        assert_eq!(sent("server/discover") + sent("tools/list") + sent("resources/list"), 4, "{asked}");
         if retry {
             ended.says(&[
                 "died: exit code 1",
@@ -323,7 +345,8 @@ fn a_tool_that_failed_and_an_error_are_status_5() {
     assert!(ended.out.is_empty());
     let deep = format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{{\"other\":{deep}}}}}");
     let script = "read -r line; printf '%s\\n' \"$1\"; cat >/dev/null";
-    let ended = start(&["--call", "x", "--", "/bin/sh", "-c", script, "sh", &deep]).run_through().with(5);
+    let ended =
+        start(&["--call", "x", "--speak=modern", "--", "/bin/sh", "-c", script, "sh", &deep]).run_through().with(5);
     ended.says(&["the answer is nested too deeply to be shown"]);
 }
 
@@ -363,7 +386,7 @@ fn progress_that_is_long_is_cut_to_the_terminal_and_says_what_it_says() {
         answer(1, json!({"content": []})),
     );
     let script = "read -r line; printf '%s\\n' \"$1\"; cat >/dev/null";
-    let words = ["--call", "x", "--", "/bin/sh", "-c", script, "sh", &line];
+    let words = ["--call", "x", "--speak=modern", "--", "/bin/sh", "-c", script, "sh", &line];
     let mut run = start(&words).run_with_stderr_at_a_terminal();
     run.end_input();
     let cut = format!("x: 2, {}", "é".repeat(79 - 6));
@@ -388,7 +411,8 @@ fn a_call_under_which_the_server_dies_is_status_6_and_may_have_been_read() {
     ]);
     assert!(!ended.err.contains("supervise: restart 1 of"), "{}", ended.err);
     assert!(ended.out.is_empty());
-    assert_eq!(fs::read_to_string(ledger).unwrap().lines().count(), 1, "it was sent once");
+    let asked = fs::read_to_string(ledger).unwrap();
+    assert_eq!(asked.lines().filter(|line| line.contains("tools/call")).count(), 1, "it was sent once");
 }
 
 #[test]
@@ -483,7 +507,8 @@ fn a_server_that_accepts_less_is_told() {
 fn every_uri_and_every_list_reaches_the_server() {
     let record = scratch("client-filter").join("record");
     let what = "resources=file:///a,b,tools,resources=x:tools,y,resources,prompts,tools,resources=é\"";
-    let run = demo(&["--listen", what, "--listen=prompts"], &["--record", record.to_str().unwrap()]).run();
+    let run =
+        demo(&["--listen", what, "--listen=prompts", "--speak=modern"], &["--record", record.to_str().unwrap()]).run();
     run.err().wait("listening");
     run.signal(libc::SIGINT);
     let ended = run.end().with(0);
@@ -512,7 +537,8 @@ fn notifications_are_lines_with_the_time_if_it_is_asked_for() {
     let script = "read -r line; printf '%s\\n' \"$1\"; cat >/dev/null";
     for timestamps in [false, true] {
         let option = if timestamps { &["--timestamps"][..] } else { &[] };
-        let words = [option, &["--listen", "tools", "--", "/bin/sh", "-c", script, "sh", &lines]].concat();
+        let words =
+            [option, &["--listen", "tools", "--speak=modern", "--", "/bin/sh", "-c", script, "sh", &lines]].concat();
         let run = start(&words).run();
         run.out().wait("vendor/x");
         run.signal(libc::SIGINT);

@@ -30,7 +30,7 @@ def must(what: str, is_so: bool, seen: object = "") -> None:
 
 
 def text_of(result: mcp_supervised.Result) -> str:
-    return result.json()["content"][0]["text"]
+    return str(result.json()["content"][0]["text"])
 
 
 async def ask_for_everything(server: mcp_supervised.Server) -> None:

@@ -26,7 +26,7 @@ import inspect
 import json
 import os
 from collections import deque
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Coroutine, Dict, List, Mapping, Optional, Sequence, Tuple
 
 __all__ = [
     "CloseReason", "Era", "Error", "Event", "Flag", "Host", "Kind", "LogLevel", "MessageKind", "Mode", "NEVER", "NO_RESTART",
@@ -256,7 +256,7 @@ def _lib() -> Any:
 
 def version() -> str:
     """The version of the library that is loaded."""
-    return _lib().version().decode()
+    return str(_lib().version().decode())
 
 
 class Error(Exception):
@@ -458,6 +458,10 @@ def _text(text: bytes) -> Tuple[bytes, int]:
     return text, len(text)
 
 
+#: What a request is until it is awaited.
+_Answer = Coroutine[Any, Any, Result]
+
+
 class _Call:
     def __init__(self, future: "asyncio.Future[Event]", on_progress: Optional[Callable[[Any], None]]) -> None:
         self.future = future
@@ -574,14 +578,14 @@ class Server:
 
     # Typed calls. Keywords are those of `request`, and `meta` for a `_meta` of the host's own.
 
-    def _typed(self, method: str, members: Dict[str, Any], options: Dict[str, Any]) -> Any:
+    def _typed(self, method: str, members: Dict[str, Any], options: Dict[str, Any]) -> _Answer:
         for option, name in (("meta", "_meta"), ("input_responses", "inputResponses"), ("request_state", "requestState")):
             value = options.pop(option, None)
             if value is not None:
                 members[name] = value
         return self.request(method, Raw(_object(members)), **options)
 
-    def _list(self, method: str, cursor: Optional[str], options: Dict[str, Any]) -> Any:
+    def _list(self, method: str, cursor: Optional[str], options: Dict[str, Any]) -> _Answer:
         return self._typed(method, {} if cursor is None else {"cursor": cursor}, options)
 
     async def discover(self, **options: Any) -> Result:
@@ -619,7 +623,7 @@ class Server:
         """Proposals for a variable of a resource template."""
         return await self._complete({"type": "ref/resource", "uri": template}, argument, begun, known, options)
 
-    def _complete(self, reference: Any, argument: str, begun: str, known: Any, options: Dict[str, Any]) -> Any:
+    def _complete(self, reference: Any, argument: str, begun: str, known: Any, options: Dict[str, Any]) -> _Answer:
         members = {"ref": reference, "argument": {"name": argument, "value": begun}}
         if known is not None:
             members["context"] = {"arguments": known}
@@ -711,6 +715,7 @@ class Host:
         self._events = (_RawEvent * _EVENTS)()
         self._queued = self._waiting = 0
         self._watched = False
+        self._broken: Optional[Error] = None
         self._shut_down: "asyncio.Future[None]" = self._loop.create_future()
         config, why = _P(), ctypes.create_string_buffer(256)
         lib = _lib()
@@ -861,6 +866,8 @@ class Host:
     def _call(self, name: str, *arguments: Any) -> int:
         if not self._handle:
             raise Error(-3, "the host was freed")
+        if self._broken is not None:
+            raise self._broken
         return self._judge(getattr(_lib(), name)(self._handle, *arguments))
 
     def _judge(self, status: int) -> int:
@@ -883,7 +890,7 @@ class Host:
     # answer: it may be the reader itself, who would wait for ever.
 
     def _watch(self) -> None:
-        wanted = bool(self._handle) and (self._queued < _ENOUGH or self._waiting > 0)
+        wanted = bool(self._handle) and self._broken is None and (self._queued < _ENOUGH or self._waiting > 0)
         if wanted and not self._watched:
             self._loop.add_reader(self._fd, self._on_readable)
             self._watched = True
@@ -899,6 +906,7 @@ class Host:
             count = self._call("poll", self._events, ctypes.sizeof(_RawEvent), _EVENTS, 0)
         except Error as error:
             # The handle is of no use any more, and its descriptor would call for ever.
+            self._broken = error
             self._unwatch()
             self._abandon(error)
             raise

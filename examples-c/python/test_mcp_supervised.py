@@ -19,7 +19,7 @@ SERVER = os.environ.get("MCP_SUPERVISED_DEMO_SERVER", "mcp-supervised-demo-serve
 
 
 def text_of(result: mcp_supervised.Result) -> str:
-    return result.json()["content"][0]["text"]
+    return str(result.json()["content"][0]["text"])
 
 
 class Test(unittest.IsolatedAsyncioTestCase):
@@ -145,8 +145,7 @@ class Test(unittest.IsolatedAsyncioTestCase):
         server = self.start()
         stream = server.listen(tools=True)
         await stream.__anext__()
-        calls = [server.call_tool("silent"), stream.__anext__(), server.closed(), self.host.shutdown()]
-        waiting = [asyncio.ensure_future(call) for call in calls]
+        waiting = [asyncio.ensure_future(call) for call in (server.call_tool("silent"), stream.__anext__(), server.closed())]
         await self.until(lambda: self.host._waiting == 1)
         call = self.host._call
 
@@ -158,7 +157,11 @@ class Test(unittest.IsolatedAsyncioTestCase):
         self.host._call = broken  # type: ignore[method-assign]
         self.host.wakeup()
         ended = await asyncio.gather(*waiting, return_exceptions=True)
-        self.assertEqual([getattr(end, "name", end) for end in ended], ["E_IO", "E_IO", None, None])
+        self.assertEqual([getattr(end, "name", end) for end in ended], ["E_IO", "E_IO", None])
+        self.host._call = call  # type: ignore[method-assign]
+        with self.assertRaises(Error) as caught:
+            await server.list_tools()
+        self.assertEqual(caught.exception.name, "E_IO")
         self.assertEqual(len(self.problems), 1)
         self.problems.clear()
 
@@ -210,7 +213,12 @@ class Test(unittest.IsolatedAsyncioTestCase):
 
     async def test_wakeup_from_threads(self) -> None:
         server = self.start()
-        threads = [threading.Thread(target=lambda: [self.host.wakeup() for _ in range(100)]) for _ in range(10)]
+
+        def ring() -> None:
+            for _ in range(100):
+                self.host.wakeup()
+
+        threads = [threading.Thread(target=ring) for _ in range(10)]
         for thread in threads:
             thread.start()
         for n in range(100):
@@ -232,7 +240,7 @@ class Test(unittest.IsolatedAsyncioTestCase):
 class OlderServers(Test):
     """Servers of revisions before 2026-07-28: the handshake, emulation, and questions to the client."""
 
-    CAN = {"elicitation": {}, "sampling": {}}
+    CAN: Any = {"elicitation": {}, "sampling": {}}
     ELICIT = {"method": "elicitation/create", "params": {"message": "name?"}}
 
     def start(self, *args: str, **options: Any) -> mcp_supervised.Server:

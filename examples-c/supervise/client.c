@@ -853,7 +853,7 @@ static void on_remote_error(struct client *c, const mcp_supervised_event *e) {
     text_put(&words, text_len(&message) > 0 ? ": " : "");
     put_visible(&words, &message);
     if (e->error_code == -32601 && strcmp(c->method, MCP_SUPERVISED_METHOD_DISCOVER) == 0) {
-        text_put(&words, " (is it a server of a revision before 2026-07-28? Those are not spoken yet)");
+        text_put(&words, " (is it a server of a revision before 2026-07-28? Try --speak auto)");
     }
     finish_saying(c, REFUSED, &words);
     text_free(&name);

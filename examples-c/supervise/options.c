@@ -19,7 +19,7 @@ static const char *const HELP[] = {
     "talk to supervise instead.\n"
     "\n"
     "With --list, --call or --listen it is the client itself: it asks, shows the answer, and ends the server. stdin is not\n"
-    "read then, and stderr tells only what goes wrong. The server must speak MCP 2026-07-28.\n"
+    "read then, and stderr tells only what goes wrong. The server may speak MCP 2026-07-28 or any revision before it.\n"
     "\n"
     "PROGRAM is searched in PATH; no shell is involved. Options end at -- or at PROGRAM. --name VALUE is also --name=VALUE.\n",
     "\n"
@@ -32,6 +32,8 @@ static const char *const HELP[] = {
     "                          `tools`, `prompts` or `resources` for changes of these lists, `resources=URI` for changes\n"
     "                          of that resource, or several of them with commas between\n"
     "  --timestamps            the time, in UTC, before each of these lines\n"
+    "  --speak WHAT            `auto` (default): what the server speaks is found out; `modern`: MCP 2026-07-28;\n"
+    "                          `legacy`: a revision before it, with a handshake\n"
     "  --timeout MS            how long an answer may take; progress of a call begins it anew, up to ten minutes in all\n"
     "                          (default 60000; `never`)\n"
     "  --retry                 of --list: what was asked when the server died is asked again of the replacement\n",
@@ -104,12 +106,13 @@ static const char *const HELP[] = {
     "\n"
     "Reading what is told\n"
     "    supervise: started npx (pid 4711)                 it runs\n"
+    "    supervise: it speaks MCP 2025-11-25, ...          --list, --call and --listen ask any server\n"
     "    [server] listening                                a line of its stderr\n"
     "    supervise: the server died: exit code 1, after 2.5 s (pid 4711)\n"
     "    supervise: restart 1 of 3 in 100 ms               the first of three in this window\n"
     "    supervise: replaced (pid 4712)                    lines that waited go to this one\n"
     "    supervise: given up: ...                          the budget is spent; exit status 4\n"
-    "  With --json the same as objects; \"event\" is started, request, message, log, error, refused, drain, close,\n"
+    "  With --json the same as objects; \"event\" is started, ready, request, message, log, error, refused, drain, close,\n"
     "  reconnect, writable, exhausted, closing or end. Times are milliseconds, `line` is the server's message as it came,\n"
     "  `request` the number that joins a request with what belongs to it.\n",
 };
@@ -205,6 +208,12 @@ static const struct choice ENV_MODES[3] = {
     {"empty", MCP_SUPERVISED_ENV_EMPTY},
 };
 
+static const struct choice SPEAK_MODES[3] = {
+    {"auto", MCP_SUPERVISED_MODE_AUTO},
+    {"modern", MCP_SUPERVISED_MODE_MODERN},
+    {"legacy", MCP_SUPERVISED_MODE_LEGACY},
+};
+
 static void set_mode(struct options *options, enum mode mode) {
     if (options->mode != PASS_LINES && !(mode == LISTEN && options->mode == LISTEN)) {
         usage_error("only one of --list, --call and --listen can be asked for, once");
@@ -241,7 +250,7 @@ static bool take_switch(struct options *options, const char *name) {
 static const char *const WITH_VALUE[] = {
     "--max-restarts", "--delay", "--window",    "--env",       "--env-mode",
     "--cwd",          "--stderr", "--close-grace", "--kill-grace", "--max-queue",
-    "--call",         "--args",   "--listen",      "--timeout",
+    "--call",         "--args",   "--listen",      "--timeout",    "--speak",
 };
 
 static bool takes_value(const char *name) {
@@ -354,6 +363,8 @@ static void take_value(struct options *options, struct listening *listening, con
         options->timeout_ms = strcmp(value, "never") == 0 ? UINT64_MAX : milliseconds(name, value, 1);
     } else if (strcmp(name, "--stderr") == 0) {
         options->stderr_mode = choice(name, value, STDERR_MODES);
+    } else if (strcmp(name, "--speak") == 0) {
+        options->speak = choice(name, value, SPEAK_MODES);
     } else if (strcmp(name, "--env-mode") == 0) {
         options->env_mode = choice(name, value, ENV_MODES);
     } else if (strcmp(name, "--cwd") == 0) {
@@ -377,6 +388,9 @@ static void check_together(const struct options *options) {
     if (limited && options->delay_ms > (options->window_ms - 1) / max) {
         usage_error("--max-restarts times --delay is not less than --window: a server that cannot be started would be\n"
                     "tried for ever. Ask for that with --max-restarts unlimited");
+    }
+    if (options->speak != 0 && options->mode == PASS_LINES) {
+        usage_error("--speak is for --list, --call and --listen: other lines are passed on as they are");
     }
     if (options->arguments != NULL && options->mode != CALL) {
         usage_error("--args are the arguments of a --call");

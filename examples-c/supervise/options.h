@@ -31,6 +31,7 @@ struct options {
     uint64_t max_queue;
     uint32_t stderr_mode;
     uint32_t env_mode;
+    uint32_t speak; /* a mcp_supervised_mode; 0: the default */
     const char *cwd; /* NULL: ours */
     const char **env; /* NAME=VALUE each */
     size_t env_count;

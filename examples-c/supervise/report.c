@@ -256,6 +256,13 @@ static void say(struct reporter *r, enum tone tone, const char *what, const char
     tell(r, &words);
 }
 
+static void put_version(struct text *words, const mcp_supervised_event *e) {
+    text_visible(words, e->payload, e->payload_len, "");
+    if (e->era == MCP_SUPERVISED_ERA_LEGACY) {
+        text_put(words, ", with a handshake");
+    }
+}
+
 static void tell_event(struct reporter *r, const mcp_supervised_event *e, struct unread unread) {
     struct text words = {0};
     switch (e->kind) {
@@ -268,9 +275,23 @@ static void tell_event(struct reporter *r, const mcp_supervised_event *e, struct
         break;
     case MCP_SUPERVISED_EVENT_EXHAUSTED: tell_exhausted(r); break;
     case MCP_SUPERVISED_EVENT_LOG: tell_log(r, e); break;
+    case MCP_SUPERVISED_EVENT_READY:
+        if (!tells_routine(r)) {
+            break;
+        }
+        begin(r, &words, GOOD);
+        text_put(&words, "it speaks MCP ");
+        put_version(&words, e);
+        end_line(r, &words);
+        tell(r, &words);
+        break;
     case MCP_SUPERVISED_EVENT_RECONNECT:
         begin(r, &words, GOOD);
         text_printf(&words, "replaced (pid %" PRId32 ")", e->pid);
+        if (e->flags & MCP_SUPERVISED_FLAG_SERVER_CHANGED) {
+            text_put(&words, " by another server, which speaks MCP ");
+            put_version(&words, e);
+        }
         end_line(r, &words);
         tell(r, &words);
         break;
@@ -427,17 +448,33 @@ static void write_error(const struct reporter *r, const mcp_supervised_event *e)
     }
 }
 
+/* Nothing where lines are only passed through. */
+static void put_spoken(const struct reporter *r, const mcp_supervised_event *e) {
+    const char *era = e->era == MCP_SUPERVISED_ERA_LEGACY ? "legacy" : "modern";
+    if (e->era != 0) {
+        put_string(r, "era", era, strlen(era));
+        put_string(r, "version", e->payload, e->payload_len);
+    }
+}
+
 static void write_event(const struct reporter *r, const mcp_supervised_event *e, struct unread unread) {
     const char *level;
     switch (e->kind) {
     case MCP_SUPERVISED_EVENT_MESSAGE: write_message(r, e); return;
     case MCP_SUPERVISED_EVENT_CLOSE: write_close(r, e, unread); break;
     case MCP_SUPERVISED_EVENT_ERROR: write_error(r, e); break;
+    case MCP_SUPERVISED_EVENT_READY:
+        open_object(r, "ready");
+        put_whose(r, e->life);
+        put_pid(r, e->pid);
+        put_spoken(r, e);
+        break;
     case MCP_SUPERVISED_EVENT_RECONNECT:
         open_object(r, "reconnect");
         put_whose(r, e->life);
         put_pid(r, e->pid);
         put_number(r, "attempt", e->attempt);
+        put_spoken(r, e);
         break;
     case MCP_SUPERVISED_EVENT_EXHAUSTED:
         open_object(r, "exhausted");

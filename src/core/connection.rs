@@ -253,7 +253,8 @@ impl Connection {
         self.cut |= self.outbox.queued() > 0;
         self.all_read |= report.is_some_and(|report| report.unread == 0) && !self.cut;
         self.outbox.give_up();
-        self.owes_writable = false;
+        // What waits for a life that does not serve yet may go on waiting for another process (Z2).
+        self.owes_writable &= !self.served;
         if self.stdin == Stdin::Closed {
             return;
         }
@@ -275,7 +276,7 @@ impl Connection {
     /// Nothing is written any more, and nobody has looked at the pipe yet: the exit or the hang-up will tell what lies in it.
     pub fn stop_writing_unseen(&mut self, ctx: &mut Ctx<'_>) {
         self.outbox.give_up();
-        self.owes_writable = false;
+        self.owes_writable &= !self.served;
         if self.stdin == Stdin::Open && self.outbox.may_be_unread(u64::MAX) {
             self.stdin = Stdin::Kept;
             self.awaits_hangup = true;
@@ -287,7 +288,7 @@ impl Connection {
     /// Closes our end of stdin; what was not written is dropped.
     pub fn close_stdin(&mut self, ctx: &mut Ctx<'_>) {
         self.outbox.give_up();
-        self.owes_writable = false;
+        self.owes_writable &= !self.served;
         self.awaits_hangup = false;
         if self.stdin != Stdin::Closed {
             self.stdin = Stdin::Closed;

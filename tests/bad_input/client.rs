@@ -67,6 +67,31 @@ pub fn cancel(handle: *mut RawHandle, peer: u64, id: u64) -> i32 {
     cancel_with(handle, peer, id, text("why"))
 }
 
+fn respond_with(handle: *mut RawHandle, peer: u64, (result, len): (*const c_char, usize)) -> i32 {
+    // SAFETY: as above.
+    unsafe { mcp_supervised_respond(handle, peer, 1 << 52, result, len) }
+}
+
+fn respond_error_with(
+    handle: *mut RawHandle,
+    peer: u64,
+    (message, len): (*const c_char, usize),
+    (data, data_len): (*const c_char, usize),
+) -> i32 {
+    // SAFETY: as above.
+    unsafe { mcp_supervised_respond_error(handle, peer, 1 << 52, -1, message, len, data, data_len) }
+}
+
+/// As above.
+pub fn respond(handle: *mut RawHandle, peer: u64) -> i32 {
+    respond_with(handle, peer, text("{}"))
+}
+
+/// As above.
+pub fn respond_error(handle: *mut RawHandle, peer: u64) -> i32 {
+    respond_error_with(handle, peer, text("no"), NO_TEXT)
+}
+
 /// As above.
 pub fn server_info(handle: *mut RawHandle, peer: u64) -> i32 {
     untouched(sentinel::<c_char>().cast_const(), |at| {
@@ -96,7 +121,13 @@ pub fn rows(table: &mut Table) {
 /// Calls that the state or the mode of the peer does not allow.
 fn states(table: &mut Table) {
     type OnPeer = fn(*mut RawHandle, u64) -> i32;
-    const SENDERS: [(&str, OnPeer); 3] = [("request", request), ("listen", listen), ("notify", notify)];
+    const SENDERS: [(&str, OnPeer); 5] = [
+        ("request", request),
+        ("listen", listen),
+        ("notify", notify),
+        ("respond", respond),
+        ("respond_error", respond_error),
+    ];
     const READERS: [(&str, OnPeer); 3] = [
         ("cancel", |h, peer| cancel(h, peer, 1)),
         ("server_info", server_info),
@@ -108,6 +139,9 @@ fn states(table: &mut Table) {
     }
     for (function, call) in SENDERS.into_iter().chain(READERS) {
         table.told(function, "raw mode", E_UNSUPPORTED, "raw mode", move |s| call(s.raw(), s.running));
+    }
+    for (function, call) in [SENDERS[3], SENDERS[4]] {
+        table.told(function, "modern", E_UNSUPPORTED, "never asks", move |s| call(s.raw(), s.modern));
     }
     for id in [0, 1, 2, u64::MAX] {
         for (which, peer) in [("modern", 0), ("idle", 1), ("closed", 2)] {
@@ -234,6 +268,11 @@ fn filters_and_reasons(table: &mut Table) {
     refused(table, "listen", "filter", FILTER, &[(long.as_bytes(), "outbound_bytes is 4096")]);
     lengths(table, "cancel", "reason", true, REASON);
     refused(table, "cancel", "reason", REASON, &[(b"\xff", "reason is not UTF-8")]);
+    const MESSAGE: OnText = |s, at| respond_error_with(s.raw(), s.modern, at, NO_TEXT);
+    lengths(table, "respond", "result", true, |s, at| respond_with(s.raw(), s.modern, at));
+    lengths(table, "respond_error", "message", true, MESSAGE);
+    lengths(table, "respond_error", "data", true, |s, at| respond_error_with(s.raw(), s.modern, text("no"), at));
+    refused(table, "respond_error", "message", MESSAGE, &[(b"\xff", "message is not UTF-8")]);
 }
 
 const NO_OPTIONS: Options =
@@ -286,13 +325,15 @@ fn request_options(table: &mut Table) {
 
 fn setters(table: &mut Table) {
     type OnSpec = fn(*mut mcp_supervised_spec) -> i32;
-    const SETTERS: [(&str, OnSpec); 7] = [
+    const SETTERS: [(&str, OnSpec); 8] = [
         // SAFETY: the spec is the subject, here and below; the texts are good.
         ("spec_client_info", |spec| unsafe { mcp_supervised_spec_client_info(spec, text("a").0, 1, text("b").0, 1) }),
         // SAFETY: as above.
         ("spec_client_capabilities", |spec| unsafe { mcp_supervised_spec_client_capabilities(spec, text("{}").0, 2) }),
         // SAFETY: as above.
         ("spec_request_timeouts", |spec| unsafe { mcp_supervised_spec_request_timeouts(spec, 1, 1) }),
+        // SAFETY: as above.
+        ("spec_start_timeouts", |spec| unsafe { mcp_supervised_spec_start_timeouts(spec, 1, 1) }),
         // SAFETY: as above.
         ("spec_retry_lost_requests", |spec| unsafe { mcp_supervised_spec_retry_lost_requests(spec, 1) }),
         // SAFETY: as above.

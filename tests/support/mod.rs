@@ -207,7 +207,7 @@ impl Spec {
     /// How long a life may take to begin.
     pub fn start_timeouts(self, probe_ms: u64, start_ms: u64) -> Self {
         // SAFETY: a live spec.
-        let status = unsafe { mcp_supervised_spec_start_timeouts(self.spec, probe_ms, start_ms) };
+        let status = unsafe { mcp_supervised_spec_start_timeouts(self.raw(), probe_ms, start_ms) };
         self.ok(status)
     }
 

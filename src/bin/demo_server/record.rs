@@ -24,10 +24,10 @@ impl Recorder {
 
     /// Writes a line down before it is obeyed, since it may be the last one. One that the server could not read is nobody's.
     pub fn line(&self, server: &Server, line: &[u8]) {
-        let method =
-            serde_json::from_slice::<Value>(line).ok().and_then(|line| Some(line["method"].as_str()?.to_owned()));
-        let revision = match (&server.options.legacy, method.as_deref()) {
-            (Some(legacy), Some("initialize")) => legacy,
+        let value = serde_json::from_slice::<Value>(line).unwrap_or_default();
+        let revision = match (&server.options.legacy, value["method"].as_str()) {
+            // It is of the revision that it offers, whatever the server speaks.
+            (_, Some("initialize")) => value["params"]["protocolVersion"].as_str().unwrap_or(MODERN),
             (_, Some("server/discover")) => MODERN,
             (Some(legacy), _) if server.is_legacy() => legacy,
             _ => MODERN,

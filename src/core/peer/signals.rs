@@ -149,6 +149,9 @@ impl Peer {
     /// What broke the connection is an ERROR at once, except for a replacement that does not serve yet: its one ERROR comes
     /// when it is gone, and says it then (L11).
     pub(super) fn tell_broken(&mut self, fault: Fault, text: String) {
+        if let State::Starting { start, .. } = &mut self.state {
+            start.heard = true;
+        }
         match &mut self.state {
             State::Starting { conn, start } if conn.life > 1 => {
                 start.failure.get_or_insert(text);
@@ -237,7 +240,7 @@ impl Peer {
                 let before = budget.clone();
                 let next = budget.decide(ctx.now, slow).into();
                 let by_itself = matches!(death, Death::Exit | Death::Stdout | Death::Stdin);
-                let doom = Doom { next, budget: before, by_itself, owes_writable: conn.owes_writable };
+                let doom = Doom { next, budget: before, by_itself };
                 State::Starting { conn, start: Start { doom: Some(doom), ..start } }
             }
             State::Draining { mut conn } => {
@@ -294,7 +297,10 @@ impl Peer {
             return;
         }
         self.state = match std::mem::replace(&mut self.state, State::Closed) {
-            State::Starting { conn, start: Start { doom: Some(doom), .. } } => State::Ending { conn, next: doom.next },
+            State::Starting { mut conn, start: Start { doom: Some(doom), .. } } => {
+                conn.owes_writable = false;
+                State::Ending { conn, next: doom.next }
+            }
             same => same,
         };
     }

@@ -234,8 +234,8 @@ impl Peer {
         };
         let id = client.discover(&mut Wire::of(conn, &mut self.lines, self.policy.limits.outbound_bytes));
         start.step = Step::Probe { id, again: true };
-        let timeout = after(ctx.now, self.policy.client.probe_timeout);
-        ctx.deadlines.set(&mut self.own, ctx.slot, Timer::Probe, timeout);
+        // There is nothing else to try any more: a slow server has until its start time is over.
+        ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Probe);
         ctx.actions.push_back(Action::Serve(ctx.slot));
     }
 
@@ -298,11 +298,7 @@ impl Peer {
                 let owed = Some(std::mem::take(id));
                 self.initialize(ctx, Revision::NEWEST, false, owed);
             }
-            Step::Probe { .. } => {
-                let text = "the server refuses the handshake of the older revisions, and does not say what it speaks";
-                self.fail_handshake(ctx, text.to_owned());
-            }
-            Step::Awaited | Step::Initialize { .. } => {}
+            Step::Probe { .. } | Step::Awaited | Step::Initialize { .. } => {}
         }
     }
 
@@ -328,7 +324,6 @@ impl Peer {
         let text = "the server left when it was asked which revision it speaks, as some older ones do: it is started once more \
                     and asked the older way, which costs nothing";
         self.log(Level::Warning, text.to_owned());
-        conn.owes_writable |= doom.owes_writable;
         self.state = State::Respawning { conn: Box::new(conn) };
         ctx.actions.push_back(Action::Spawn(ctx.slot));
     }

@@ -61,7 +61,7 @@ pub(super) struct Start {
     pub doom: Option<Doom>,
     /// What broke it, kept for the one ERROR that a failed replacement is (L11).
     pub failure: Option<String>,
-    /// The server has written a message.
+    /// The server has written a message, or something that was told to the host.
     pub heard: bool,
     /// The probe was not answered in time, and a server that answers late has chosen its era.
     pub was_late: bool,
@@ -94,8 +94,6 @@ pub(super) struct Doom {
     pub budget: Budget,
     /// Nobody has made the process leave.
     pub by_itself: bool,
-    /// The host was owed a WRITABLE.
-    pub owes_writable: bool,
 }
 
 #[derive(Debug)]

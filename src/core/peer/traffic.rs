@@ -139,6 +139,12 @@ impl Peer {
         Ok(self.client.as_deref().ok_or(RAW)?.known())
     }
 
+    /// What the connection speaks, or the last one did.
+    #[cfg(test)]
+    pub fn spoken(&self) -> crate::core::era::Spoken {
+        self.spoken
+    }
+
     /// Whether a request's deadline passed, so that stdout is to be read before it is judged (R4).
     pub fn judges(&self, now: u64) -> bool {
         self.client.as_deref().is_some_and(|client| client.judges(now))

@@ -158,7 +158,7 @@ impl Caller {
             Event::Failed(failed) => failed.to,
             _ => return Some(render(&queued)),
         };
-        if to.request > 0 {
+        if (1..1 << 52).contains(&to.request) {
             assert_eq!(to.user_data, user_data(to.request), "of #{}", to.request);
             assert!(!self.completed.contains(&to.request), "#{} is over", to.request);
         }
@@ -320,7 +320,10 @@ pub fn user_data(id: u64) -> u64 {
 pub fn shortened(line: &str) -> String {
     let line: Value = serde_json::from_str(line).unwrap();
     assert_eq!(line["jsonrpc"], "2.0");
-    let method = line["method"].as_str().unwrap();
+    let Some(method) = line["method"].as_str() else {
+        let what = if line["error"].is_null() { "result".to_owned() } else { line["error"]["code"].to_string() };
+        return format!("re {} {what}", line["id"]);
+    };
     match &line["id"] {
         Value::Null if method == "notifications/cancelled" => format!("cancel {}", line["params"]["requestId"]),
         Value::Null => format!("note {method}"),

@@ -13,7 +13,7 @@ use proptest::test_runner::TestRunner;
 use super::client_steps::{Shape, Step, finish, play, shaped};
 use super::client_world::{ASKS, ClientWorld};
 use crate::core::budget::MaxRestarts;
-use crate::core::policy::Policy;
+use crate::core::policy::{Mode, Policy};
 
 use Step::*;
 
@@ -28,12 +28,15 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0usize..8).prop_map(Cancel),
         6 => Just(Serves),
         25 => prop_oneof![0usize..200, Just(usize::MAX)].prop_map(Reads),
-        45 => (0usize..8, 0usize..18).prop_map(|(pick, how)| Answers { pick, how }),
-        1 => prop_oneof![4 => Just(Note), 1 => (18usize..19).prop_map(|how| Answers { pick: 0, how })],
+        45 => (0usize..8, 0usize..25).prop_map(|(pick, how)| Answers { pick, how }),
+        1 => prop_oneof![4 => Just(Note), 1 => (25usize..26).prop_map(|how| Answers { pick: 0, how })],
         6 => Just(Note),
         2 => (0u8..2).prop_map(LetsGo),
         3 => any::<bool>().prop_map(|with_pipes| Exits { with_pipes }),
-        6 => Just(NextLife),
+        6 => (0usize..8).prop_map(NextLife),
+        8 => (0usize..8).prop_map(Hands),
+        2 => Just(Leaves),
+        5 => (0usize..8).prop_map(Responds),
         15 => (1usize..5).prop_map(Turn),
         25 => prop_oneof![0usize..5, Just(usize::MAX)].prop_map(Poll),
         6 => Just(Settle),
@@ -51,8 +54,15 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         3 => Just(MaxRestarts::Unlimited),
     ];
     let client = (any::<bool>(), any::<bool>(), any::<bool>(), prop_oneof![Just(4usize), Just(50)], any::<bool>());
-    (max, prop_oneof![3 => Just(true), 1 => Just(false)], 1usize..8, client).prop_map(
-        |(max_restarts, serves_at_once, event_queue, (retry, shed, rediscover, max_in_flight, has_extensions))| {
+    let mode = prop_oneof![2 => Just(Mode::Modern), 3 => Just(Mode::Auto), 1 => Just(Mode::Legacy)];
+    (max, prop_oneof![3 => Just(true), 1 => Just(false)], 1usize..8, client, mode).prop_map(
+        |(
+            max_restarts,
+            serves_at_once,
+            event_queue,
+            (retry, shed, rediscover, max_in_flight, has_extensions),
+            mode,
+        )| {
             shaped(Shape {
                 max_restarts,
                 serves_at_once,
@@ -62,6 +72,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
                 rediscover,
                 max_in_flight,
                 has_extensions,
+                mode,
             })
         },
     )
@@ -82,6 +93,9 @@ fn l16_random_histories_complete_everything_exactly_once() {
             play(&mut world, step);
         }
         finish(&mut world);
+        if world.was_shy() {
+            *told.lock().unwrap().entry("shy").or_default() += 1;
+        }
         for (what, count) in world.ledger.counts() {
             *told.lock().unwrap().entry(what).or_default() += count;
         }
@@ -107,6 +121,11 @@ fn l16_random_histories_complete_everything_exactly_once() {
         "retried",
         "input",
         "renegotiated",
+        "ready",
+        "emulated",
+        "token",
+        "responded",
+        "shy",
     ];
     for way in ways {
         assert!(cases < 800 || told.get(way).is_some_and(|count| *count > 0), "nothing ended so: {way}");

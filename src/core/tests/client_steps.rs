@@ -5,7 +5,7 @@ use super::client_world::ClientWorld;
 use super::harness::policy;
 use crate::core::budget::MaxRestarts;
 use crate::core::peer::StateName;
-use crate::core::policy::{ClientPolicy, Limits, Policy};
+use crate::core::policy::{ClientPolicy, Limits, Mode, Policy};
 use crate::core::time::ms;
 
 /// One thing that happens.
@@ -35,8 +35,13 @@ pub enum Step {
     Exits {
         with_pipes: bool,
     },
+    /// The server does what makes its connection serve.
+    Hands(usize),
+    /// The server reads everything and leaves without a word.
+    Leaves,
+    Responds(usize),
     /// A death and what leads to the next life.
-    NextLife,
+    NextLife(usize),
     Turn(usize),
     Poll(usize),
     Settle,
@@ -60,13 +65,27 @@ pub struct Shape {
     pub rediscover: bool,
     pub max_in_flight: usize,
     pub has_extensions: bool,
+    pub mode: Mode,
 }
 
 /// A policy of small limits and short times.
 pub fn shaped(shape: Shape) -> Policy {
-    let Shape { max_restarts, serves_at_once, event_queue, retry, shed, rediscover, max_in_flight, has_extensions } =
-        shape;
+    let Shape {
+        max_restarts,
+        serves_at_once,
+        event_queue,
+        retry,
+        shed,
+        rediscover,
+        max_in_flight,
+        has_extensions,
+        mode,
+    } = shape;
+    // Nobody else says when a connection serves that has to find it out.
+    let serves_at_once = serves_at_once || mode != Mode::Modern;
+    let capabilities = if has_extensions { r#"{"roots":{},"extensions":{"x":{}}}"# } else { "{}" }.to_owned();
     Policy {
+        mode,
         max_restarts,
         serves_at_once,
         restart_delay: ms(20),
@@ -82,6 +101,8 @@ pub fn shaped(shape: Shape) -> Policy {
             rediscover,
             max_in_flight,
             has_extensions,
+            capabilities,
+            log_level: retry.then(|| "info".to_owned()),
             idle_timeout: ms(200),
             max_timeout: ms(500),
             probe_timeout: ms(100),
@@ -107,13 +128,17 @@ pub fn play(world: &mut ClientWorld, step: Step) {
         Note => world.writes_note(),
         LetsGo(end) => world.lets_go(end),
         Exits { with_pipes } => world.exits(with_pipes),
-        NextLife => {
+        Hands(pick) => world.shakes_hands(pick),
+        Leaves => world.leaves(),
+        Responds(pick) => world.responds(pick),
+        NextLife(pick) => {
             world.exits(true);
             world.serve(usize::MAX);
             world.poll(usize::MAX);
             world.advance(25, true);
             world.poll(usize::MAX);
             world.serves();
+            world.shakes_hands(pick);
             world.reads(usize::MAX);
             world.answers(0, 0);
             world.serve(usize::MAX);
@@ -163,13 +188,14 @@ pub fn play_bytes(bytes: &[u8]) {
         rediscover: is_on(3),
         max_in_flight: if is_on(4) { 4 } else { 50 },
         has_extensions: is_on(5),
+        mode: [Mode::Modern, Mode::Modern, Mode::Auto, Mode::Legacy][usize::from(bits >> 6)],
     }));
     world.start();
     // A history of thousands of steps shows nothing that one of hundreds does not, and takes as long as many of those.
     for _ in 0..300 {
         let (Some(kind), Some(value)) = (next(), next()) else { break };
         let number = usize::from(value);
-        let step = match kind % 20 {
+        let step = match kind % 23 {
             0 => Start,
             1 | 2 => Request { ask: number, times: number >> 3, progress: value & 64 != 0, verbatim: value & 128 != 0 },
             3 => Listen,
@@ -179,11 +205,14 @@ pub fn play_bytes(bytes: &[u8]) {
             7 => Close,
             8 => Serves,
             9 => Reads(if value == 255 { usize::MAX } else { number }),
-            10 | 11 => Answers { pick: number & 7, how: (number >> 3) % 19 },
+            10 | 11 => Answers { pick: number & 7, how: (number >> 3) % 26 },
             12 => Note,
             13 => LetsGo(value & 1),
             14 => Exits { with_pipes: value & 1 != 0 },
-            15 => NextLife,
+            15 => NextLife(number & 7),
+            20 => Hands(number & 7),
+            21 => Leaves,
+            22 => Responds(number & 7),
             16 => Turn(1 + number % 5),
             17 => Poll(if value == 255 { usize::MAX } else { number % 6 }),
             18 => match value {

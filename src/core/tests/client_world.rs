@@ -8,8 +8,9 @@ use super::caller::{SUBSCRIPTION, user_data};
 use super::ledger::{Asked, Ledger};
 use super::record::Recorder;
 use super::watch::Watch;
-use crate::core::client::Options;
+use crate::core::client::{Options, Reply};
 use crate::core::connection::{Action, ExitReport, Spawned, StdinReport};
+use crate::core::era::Spoken;
 use crate::core::error::Refusal;
 use crate::core::event::{Answer, Event, Exit, Fault, HandleEvent};
 use crate::core::ids::PeerId;
@@ -32,6 +33,13 @@ pub const ASKS: [(&str, &str, bool); 7] = [
     ("vendor/x", "{}", false),
     ("prompts/get", r#"{"requestState":"s"}"#, false),
     ("resources/read", r#"{"uri":"a","_meta":{"x":1}}"#, true),
+];
+
+/// What streams ask for.
+const FILTERS: [&str; 3] = [
+    r#"{"toolsListChanged":true}"#,
+    r#"{"toolsListChanged":true,"resourceSubscriptions":["mem://a"]}"#,
+    r#"{"resourceSubscriptions":["mem://a","mem://b"]}"#,
 ];
 
 /// One process, its pipes and our ends of them.
@@ -78,6 +86,8 @@ pub struct ClientWorld {
     refusals: u64,
     shut_down: bool,
     shutdown_told: bool,
+    /// How often a process was forgiven for leaving at the probe.
+    shy: u64,
 }
 
 impl ClientWorld {
@@ -100,7 +110,18 @@ impl ClientWorld {
             refusals: 0,
             shut_down: false,
             shutdown_told: false,
+            shy: 0,
         }
+    }
+
+    /// Z2 happened in this history.
+    pub fn was_shy(&self) -> bool {
+        assert!(self.shy <= 1, "Z2: once per peer");
+        self.shy == 1
+    }
+
+    fn is_legacy(&self) -> bool {
+        matches!(self.sup.peer(self.id).unwrap().spoken(), Spoken::Legacy(_))
     }
 
     pub fn state(&self) -> StateName {
@@ -171,6 +192,14 @@ impl ClientWorld {
         self.watch.spawned();
         let spawned = Spawned { pid: self.lives as i32, stderr: true, stdin_bytes: PIPE };
         self.call(|sup, now| sup.spawned(now, 0, spawned));
+        // Z2: another process may be of the same life.
+        let life = self.life();
+        if let Some(process) = &mut self.process {
+            if std::mem::replace(&mut process.life, life) != life {
+                self.shy += 1;
+            }
+        }
+        self.lives = life;
     }
 
     // ---- the host ----
@@ -211,7 +240,12 @@ impl ClientWorld {
 
     pub fn listen(&mut self) {
         let (state, now, id) = (self.state(), self.now, self.id);
-        let answer = self.sup.listen(now, id, br#"{"toolsListChanged":true}"#, user_data(self.ledger.next_id()));
+        let answer = self.sup.listen(
+            now,
+            id,
+            FILTERS[self.ledger.next_id() as usize % FILTERS.len()].as_bytes(),
+            user_data(self.ledger.next_id()),
+        );
         let options = Options { idle: Some(NEVER), ceiling: Some(NEVER), ..Options::default() };
         self.ledger.answered(state, self.life(), now, Asked { is_stream: true, survives: true, options }, &answer);
         self.refused(&answer);
@@ -334,7 +368,8 @@ impl ClientWorld {
         let queued = self.sup.connection(0).map_or(0, |conn| conn.outbox.queued());
         if matches!(self.state(), StateName::Running | StateName::Draining) {
             if queued == 0 {
-                self.ledger.assert_written(self.lives);
+                let streams = !self.is_legacy();
+                self.ledger.assert_written(self.lives, streams);
             }
             let room = queued <= self.policy.limits.outbound_bytes / 2
                 && self.in_flight() <= self.policy.client.max_in_flight / 2;
@@ -370,7 +405,7 @@ impl ClientWorld {
                 let line = std::mem::take(&mut process.part);
                 self.recorder.line(&line);
                 let line: Value = serde_json::from_slice(&line).unwrap();
-                if !line["id"].is_null() && !process.gone {
+                if !line["id"].is_null() && !line["method"].is_null() && !process.gone {
                     process.asked.push(line);
                 }
             } else {
@@ -401,6 +436,13 @@ impl ClientWorld {
             Some(line) => (line["id"].clone(), line["params"]["_meta"]["progressToken"].clone()),
             None => (json!(self.ledger.pick(pick)), json!("progress-1")),
         };
+        if let Some(method) = process.asked.get(at).map(|line| line["method"].clone())
+            && id.is_string()
+            && how < 9
+        {
+            process.asked.swap_remove(at);
+            return self.answers_own(&id, method.as_str().unwrap(), pick, how);
+        }
         let number = id.as_u64().unwrap_or(0);
         let spelled = if id.is_string() { id.clone() } else { json!(id.to_string()) };
         if how < 9 && at < count {
@@ -434,9 +476,85 @@ impl ClientWorld {
             15 => r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#.to_owned(),
             16 => "nonsense".to_owned(),
             17 => result(&json!("mine"), json!({})),
+            18 => json!({"jsonrpc": "2.0", "id": pick, "method": "roots/list"}).to_string(),
+            19 => json!({"jsonrpc": "2.0", "id": "p", "method": "ping"}).to_string(),
+            20 => note("notifications/tools/list_changed", json!({})),
+            21 => note("notifications/resources/updated", json!({"uri": "mem://a"})),
+            22 => note("notifications/cancelled", json!({"requestId": pick})),
+            23 => format!(
+                "[{},{}, 7 ,[1]]",
+                note("notifications/prompts/list_changed", json!({})),
+                result(&id, json!({}))
+            ),
+            24 => "[]".to_owned(),
             _ => "x".repeat(5_000),
         };
         self.writes(&text);
+    }
+
+    /// It answers a request of the library's own.
+    fn answers_own(&mut self, id: &Value, method: &str, pick: usize, how: usize) {
+        let result = |result: Value| json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+        let error = |code: i64, supported: Value| {
+            json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": "no", "data": {"supported": supported}}})
+                .to_string()
+        };
+        let capabilities = json!({"tools": {"listChanged": true}, "prompts": {}, "resources": {"subscribe": true}});
+        let version = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"][pick % 4];
+        let text = match (how, method) {
+            (0 | 1, "initialize") => {
+                result(json!({"protocolVersion": version, "capabilities": capabilities, "serverInfo": {"name": "w"}}))
+            }
+            (2, "initialize") => error(-32602, json!([version])),
+            (4, "initialize") => error(-32022, json!(["2026-07-28"])),
+            (5, "initialize") => result(json!({"protocolVersion": "1999-01-01", "capabilities": capabilities})),
+            (0 | 2, "server/discover") => {
+                result(json!({"supportedVersions": ["2026-07-28"], "capabilities": capabilities}))
+            }
+            (1, "server/discover") => error(-32601, json!(null)),
+            (4, "server/discover") => error(-32022, json!(["2026-07-28"])),
+            (5, "server/discover") => error(-32022, json!(["2027-01-01"])),
+            (7, _) => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":}}"#),
+            (3 | 6 | 8, _) => error(-32600 - (how as i64), json!(null)),
+            _ => result(json!({})),
+        };
+        self.writes(&text);
+    }
+
+    /// The server reads and answers well until its connection serves.
+    pub fn shakes_hands(&mut self, pick: usize) {
+        for _ in 0..3 {
+            self.serve(usize::MAX);
+            if self.state() != StateName::Starting {
+                return;
+            }
+            self.reads(usize::MAX);
+            // Half of them are of the older revisions.
+            self.answers(pick / 2, pick % 2);
+            self.serve(usize::MAX);
+        }
+    }
+
+    /// The server reads everything and leaves without a word.
+    pub fn leaves(&mut self) {
+        self.serve(usize::MAX);
+        self.reads(usize::MAX);
+        self.exits(true);
+        self.serve(usize::MAX);
+    }
+
+    pub fn responds(&mut self, pick: usize) {
+        let token = self.ledger.pick_token(pick);
+        let (now, id) = (self.now, self.id);
+        let reply = match pick % 3 {
+            0 => Reply::Result(b"{\"roots\":[]}"),
+            1 => Reply::Error { code: -1, message: "no", data: b"" },
+            _ => Reply::Result(b"nonsense"),
+        };
+        let answer = self.sup.respond(now, id, token, reply);
+        assert!(answer.is_err() || (self.is_legacy() && pick % 3 < 2));
+        self.refused(&answer);
+        self.act();
     }
 
     pub fn lets_go(&mut self, end: u8) {

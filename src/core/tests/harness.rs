@@ -405,6 +405,7 @@ fn belongs(to: &To) -> String {
         (flag::UNREAD, "unread"),
         (flag::INPUT_REQUIRED, "input"),
         (flag::OTHER_RESULT_TYPE, "other"),
+        (flag::EMULATED, "emulated"),
         (flag::BY_PEER, "by-peer"),
     ] {
         if to.flags & bit != 0 {

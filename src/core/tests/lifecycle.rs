@@ -26,7 +26,10 @@ fn l00_answers_by_state() {
             _ => "ALREADY_STARTED",
         };
         let send = match (state, name) {
-            (Idle, _) | (Starting, "starting first") => "NOT_STARTED",
+            (Idle, _) => "NOT_STARTED",
+            (Starting, "starting first" | "probing" | "left at the probe" | "respawning" | "shaking hands") => {
+                "NOT_STARTED"
+            }
             (Running | Draining, _) => "ok",
             _ => "CLOSED",
         };

@@ -4,6 +4,8 @@
 mod caller;
 mod client_steps;
 mod client_world;
+#[cfg(test)]
+mod handshake;
 mod harness;
 mod ledger;
 mod record;

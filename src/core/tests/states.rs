@@ -3,8 +3,10 @@
 
 use super::harness::{Rig, policy, slow_policy};
 use crate::core::budget::MaxRestarts;
+use crate::core::connection::StdinReport;
+use crate::core::event::Exit;
 use crate::core::peer::StateName;
-use crate::core::policy::Policy;
+use crate::core::policy::{Mode, Policy};
 
 /// The policy of every peer here: small enough to fill, and one restart.
 fn small(mut policy: Policy) -> Policy {
@@ -19,12 +21,17 @@ fn small(mut policy: Policy) -> Policy {
 pub type Way = fn() -> Rig;
 
 /// Every state, and what `state` says in it.
-pub const STATES: [(&str, StateName, Way); 20] = [
+pub const STATES: [(&str, StateName, Way); 25] = [
     ("idle", StateName::Idle, idle),
     ("starting first", StateName::Starting, starting_first),
     ("starting later", StateName::Starting, starting_later),
     ("starting doomed", StateName::Starting, starting_doomed),
     ("starting doomed last", StateName::Starting, doomed_last),
+    ("probing", StateName::Starting, probing),
+    ("left at the probe", StateName::Starting, left),
+    ("respawning", StateName::Starting, respawning),
+    ("shaking hands", StateName::Starting, shaking_hands),
+    ("shaking hands later", StateName::Starting, shaking_hands_later),
     ("running", StateName::Running, running),
     ("ending again", StateName::Ending, ending_again),
     ("ending again exited", StateName::Ending, ending_exited),
@@ -93,6 +100,45 @@ fn starting_doomed() -> Rig {
     rig.advance(100);
     rig.spawn();
     rig.eof();
+    calm(rig)
+}
+
+fn of_mode(mode: Mode) -> Rig {
+    let mut rig = fresh(Policy { mode, ..policy() });
+    rig.start();
+    rig.wrote();
+    calm(rig)
+}
+
+fn probing() -> Rig {
+    of_mode(Mode::Auto)
+}
+
+/// It has read the probe and is gone, with its pipes open (Z2).
+fn left() -> Rig {
+    let mut rig = probing();
+    rig.exit_with(Exit::Code(1), 0, 0, Some(StdinReport { unread: 0, hung_up: true }));
+    calm(rig)
+}
+
+/// Another process for the same life was asked for.
+fn respawning() -> Rig {
+    let mut rig = left();
+    rig.eof();
+    rig.err_eof();
+    calm(rig)
+}
+
+fn shaking_hands() -> Rig {
+    of_mode(Mode::Legacy)
+}
+
+fn shaking_hands_later() -> Rig {
+    let mut rig = shaking_hands();
+    rig.die(0);
+    rig.advance(100);
+    rig.spawn();
+    rig.wrote();
     calm(rig)
 }
 

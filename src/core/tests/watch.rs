@@ -7,7 +7,7 @@ use super::harness::render;
 use crate::core::budget::MaxRestarts;
 use crate::core::connection::Action;
 use crate::core::event::{CloseReason, Event, Fault};
-use crate::core::policy::Policy;
+use crate::core::policy::{Mode, Policy};
 use crate::core::queue::Queued;
 use crate::core::time::Nanos;
 
@@ -73,7 +73,10 @@ pub struct Watch {
 impl Watch {
     pub fn new(policy: Policy) -> Self {
         Self {
-            exact: policy.serves_at_once && !policy.client.rediscover && !policy.client.shed,
+            exact: policy.serves_at_once
+                && policy.mode == Mode::Modern
+                && !policy.client.rediscover
+                && !policy.client.shed,
             policy,
             told: Told::Nothing,
             life: 0,
@@ -98,7 +101,7 @@ impl Watch {
         if self.told == Told::Nothing {
             self.told = Told::Live;
             self.life = 1;
-            self.served = self.policy.serves_at_once;
+            self.served = self.policy.serves_at_once && self.policy.mode == Mode::Modern;
         }
     }
 
@@ -189,7 +192,8 @@ impl Watch {
             (Event::Forbidden { .. }, told @ (Told::Live | Told::Drained { asked: true })) => told,
             (Event::Writable, told @ (Told::Live | Told::Drained { asked: true })) => told,
             (Event::Ready(serving), Told::Live) => {
-                assert!(!self.served && serving.life == 1 && !self.policy.serves_at_once);
+                assert!(!self.served && serving.life == 1);
+                assert!(!self.policy.serves_at_once || self.policy.mode != Mode::Modern);
                 self.served = true;
                 Told::Live
             }

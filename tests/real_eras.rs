@@ -1,5 +1,7 @@
-//! Servers of the older era that ask their client: what they ask reaches the host, what it answers reaches them, and nothing of it
-//! survives the connection (Z4). As in `real_servers.rs`, they are there when `./tests/all` has installed them.
+//! The eras with servers that are not ours. Those of the older one ask their client: what they ask reaches the host, what it
+//! answers reaches them, and nothing of it survives the connection (Z4). Those of both are found to speak something they go on
+//! with, also when they are slower than the probe waits (Z5). As in `real_servers.rs`, they are there when `./tests/all` has
+//! installed them.
 
 #[path = "support/installed.rs"]
 mod installed;
@@ -139,4 +141,98 @@ fn z04_a_server_that_asks_at_once() {
     assert_eq!(host.close(peer), 0);
     host.to_the_end(peer);
     assert_eq!((host.last_close().exit_code, host.last_close().signal), (0, 0));
+}
+
+/// Whoever is slower than the probe waits gets the handshake behind it, and answers both in its own way: what is spoken then is what
+/// the server goes on with, now and in its next life.
+fn slower_than_the_probe(name: &str, versions: &[&str]) {
+    let Some(spec) = installed(name, Way::Direct) else { return };
+    let spec = spec.mode(MCP_SUPERVISED_MODE_AUTO).restart(3, 10, 60_000).start_timeouts(1, 60_000);
+    let mut host = Host::new();
+    let peer = host.launch(&spec);
+    let ready = host.next(MCP_SUPERVISED_EVENT_READY);
+    assert!(versions.contains(&ready.text().as_str()), "{}", ready.text());
+    let stream = host.listen(peer, json!({"toolsListChanged": true}), 0);
+    let told = |e: &Event| e.request == stream && e.method == b"notifications/tools/list_changed";
+    for life in 1..=2 {
+        host.acknowledged(stream, life);
+        let echo = host.ask_tool(peer, "echo", json!({"message": "x"}));
+        assert_eq!(host.completion(echo).tool_text(), "x");
+        // Ours on rmcp tells its subscribers only, whom the older era does not know.
+        while name != "rmcp3" && host.seen.iter().filter(|e| told(e)).count() < life {
+            let flip = host.ask_tool(peer, "flip", json!({}));
+            host.completion(flip);
+        }
+        if life == 1 {
+            kill9(host.pid(peer));
+            let taken = host.until(|e| e.is(MCP_SUPERVISED_EVENT_RECONNECT));
+            let again = taken.iter().find(|e| e.is(MCP_SUPERVISED_EVENT_RECONNECT)).expect("it was seen");
+            assert_eq!((again.text(), again.era), (ready.text(), ready.era), "what was found is kept");
+        }
+    }
+    let errors: Vec<_> = host.seen.iter().filter(|e| e.is(MCP_SUPERVISED_EVENT_ERROR)).map(Event::text).collect();
+    assert_eq!(errors, [""; 0]);
+}
+
+/// This one keeps to the modern era when it has answered the probe, late as that was, and refuses the handshake.
+#[test]
+fn z05_a_server_that_is_slower_than_the_probe_and_locks() {
+    slower_than_the_probe("py2", &["2026-07-28"]);
+}
+
+#[test]
+fn z05_a_server_that_is_slower_than_the_probe_and_takes_both() {
+    slower_than_the_probe("ts2", &["2025-11-25", "2026-07-28"]);
+    slower_than_the_probe("rmcp3", &["2025-11-25", "2026-07-28"]);
+}
+
+#[test]
+fn z05_an_older_server_that_is_slower_than_the_probe() {
+    slower_than_the_probe("ts1", &["2025-11-25"]);
+}
+
+/// Asked for the older era, a server of both gives it; streams are made of its subscriptions then.
+#[test]
+fn z01_a_server_of_both_eras_in_the_older_one() {
+    for name in ["ts2", "py2", "rmcp3"] {
+        let Some(spec) = installed(name, Way::Direct) else { return };
+        let mut host = Host::new();
+        let peer = host.launch(&spec.mode(MCP_SUPERVISED_MODE_LEGACY).restart(3, 10, 60_000));
+        let ready = host.next(MCP_SUPERVISED_EVENT_READY);
+        assert_eq!((ready.text().as_str(), ready.era), ("2025-11-25", MCP_SUPERVISED_ERA_LEGACY as u32));
+        let echo = host.ask_tool(peer, "echo", json!({"message": "x"}));
+        assert_eq!(host.completion(echo).tool_text(), "x");
+        let discover = host.ask(peer, "server/discover", json!({}));
+        assert!(has(&host.completion(discover), MCP_SUPERVISED_FLAG_EMULATED));
+        kill9(host.pid(peer));
+        assert_eq!(host.next(MCP_SUPERVISED_EVENT_RECONNECT).era, MCP_SUPERVISED_ERA_LEGACY as u32);
+        let echo = host.ask_tool(peer, "echo", json!({"message": "y"}));
+        assert_eq!(host.completion(echo).tool_text(), "y");
+    }
+}
+
+/// A server that knows no handshake any more says so, and it is given up with its own words.
+#[test]
+fn z05_a_modern_server_refuses_the_handshake() {
+    let Some(spec) = installed("ts2", Way::Direct) else { return };
+    let spec = spec.arg("--modern-only");
+    let mut host = Host::new();
+    let peer = host.launch(&spec.mode(MCP_SUPERVISED_MODE_LEGACY).restart(1, 10, 60_000));
+    let waits = host.ask(peer, "tools/list", json!({}));
+    let taken = host.to_the_end(peer);
+    let errors: Vec<&Event> = taken
+        .iter()
+        .filter(|e| e.is(MCP_SUPERVISED_EVENT_ERROR) && e.status == MCP_SUPERVISED_E_HANDSHAKE as i32)
+        .collect();
+    assert_eq!(errors.len(), 2, "one for each life");
+    assert!(errors.iter().all(|e| e.text().contains("-32022") || e.text().contains("2026-07-28")), "{errors:?}");
+    assert!(host.completion(waits).is(MCP_SUPERVISED_EVENT_ERROR));
+    assert!(taken.iter().any(|e| e.is(MCP_SUPERVISED_EVENT_EXHAUSTED)));
+    // Left to find out by itself, the library speaks with it.
+    let Some(spec) = installed("ts2", Way::Direct) else { return };
+    let mut host = Host::new();
+    let peer = host.launch(&spec.arg("--modern-only").mode(MCP_SUPERVISED_MODE_AUTO));
+    assert_eq!(host.next(MCP_SUPERVISED_EVENT_READY).text(), "2026-07-28");
+    let echo = host.ask_tool(peer, "echo", json!({"message": "x"}));
+    assert_eq!(host.completion(echo).message_kind, MCP_SUPERVISED_MESSAGE_RESULT as u32);
 }
