@@ -100,6 +100,7 @@ void spawns(long count, long mib) {
         mcp_supervised_spec *spec = NULL;
         mcp_supervised_peer peer = 0;
         check("spec_new", mcp_supervised_spec_new(server, MCP_SUPERVISED_CSTR, &spec));
+        check("mode", mcp_supervised_spec_mode(spec, MCP_SUPERVISED_MODE_MODERN));
         check("restart", mcp_supervised_spec_restart(spec, MCP_SUPERVISED_NO_RESTART, 0, 1));
         check("add", mcp_supervised_add(host, spec, 0, &peer));
         mcp_supervised_spec_free(spec);

@@ -22,10 +22,15 @@
  *      |                v     |                                                                   |
  *      |            ENDING --DRAIN, CLOSE--> WAITING --close: CLOSE (withdrawn)-------------------|
  *      |                |                      | ^                                                |
- *      |                |                      | '--cannot be spawned: ERROR                      |
+ *      |                |                      | '--cannot be spawned, does not serve: ERROR      |
  *      |                |                      '----the same, budget spent: ERROR, EXHAUSTED, CLOSE
  *      |                '--budget spent: DRAIN, CLOSE, EXHAUSTED ---------------------------------|
  *      '--close: DRAIN, CLOSE --------------------------------------------------------------------'
+ *
+ *     Between start and RUNNING, and between the spawn of a replacement and its RECONNECT, stands STARTING where a connection has
+ *     to find out or to agree on what is spoken: in MCP_SUPERVISED_MODE_AUTO, the default, and MCP_SUPERVISED_MODE_LEGACY. READY tells
+ *     that the first life serves; what is asked of it before waits. A first life that dies while STARTING ends like any other;
+ *     mcp_supervised_close goes from STARTING straight to CLOSING.
  *
  *     After an exit, what the server had written is delivered before CLOSE, however late the host polls. The last event of a
  *     peer carries MCP_SUPERVISED_FLAG_FINAL. MESSAGE, LOG, ERROR and WRITABLE events come in between.
@@ -91,7 +96,7 @@
 #endif
 
 /**
- * The methods of MCP 2026-07-28. Any other text may be a method, too. Streams are opened with mcp_supervised_listen.
+ * The methods of MCP 2026-07-28; the older revisions have the same, and server/discover is answered for them. Any other text may be a method, too. Streams are opened with mcp_supervised_listen.
  */
 #define MCP_SUPERVISED_METHOD_DISCOVER "server/discover"
 #define MCP_SUPERVISED_METHOD_TOOLS_LIST "tools/list"
@@ -506,7 +511,8 @@ typedef enum mcp_supervised_event_kind {
     /**
      * Something went wrong: `status`, and the text as `payload` (for MCP_SUPERVISED_E_PROTOCOL without a request, the
      * server's line). With `request` that request or stream ended without an answer (MCP_SUPERVISED_FLAG_COMPLETE). With
-     * MCP_SUPERVISED_E_SPAWN a replacement could not be spawned; MCP_SUPERVISED_FLAG_WILL_RECONNECT tells of the next try.
+     * MCP_SUPERVISED_E_SPAWN a replacement could not be spawned, with MCP_SUPERVISED_E_HANDSHAKE a life did not come to serve, with
+     * the server's words; MCP_SUPERVISED_FLAG_WILL_RECONNECT tells of the next try.
      */
     MCP_SUPERVISED_EVENT_ERROR = 4,
     /**
@@ -1096,7 +1102,9 @@ int32_t mcp_supervised_add(struct mcp_supervised *handle,
                            mcp_supervised_peer *peer);
 
 /**
- * Spawns the peer's first process. Success is the answer itself; no event follows. Errors: E_SPAWN (the text says what failed:
+ * Spawns the peer's first process. Success is the answer itself; where the connection has to find out or to agree on what is
+ * spoken (MCP_SUPERVISED_MODE_AUTO, the default, and MCP_SUPERVISED_MODE_LEGACY), READY tells when it serves, and what is asked
+ * for before that waits. Errors: E_SPAWN (the text says what failed:
  * command, directory, descriptors; the peer stays idle, no budget is spent, and start may be called again), E_IO,
  * E_ALREADY_STARTED, E_CLOSED.
  */
@@ -1108,7 +1116,8 @@ MCP_SUPERVISED_API int32_t mcp_supervised_start(struct mcp_supervised *handle, m
  * the line's number, 1, 2, ... per peer through all lives: CLOSE tells by `unread_from` which ones a dead server cannot have
  * read. It is written on success only.
  *
- * Outside MCP_SUPERVISED_MODE_RAW only notifications are taken, and requests whose id is a string that spells no integer.
+ * Outside MCP_SUPERVISED_MODE_RAW only notifications are taken, and requests whose id is a string that spells no integer and does
+ * not begin with "mcp-supervised-". A connection has to serve first: E_NOT_STARTED until READY.
  * The line may leave with the next poll; the descriptor is then readable. Errors: E_INVALID (no JSON, no JSON-RPC, longer than
  * MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES), E_NOT_STARTED, E_CLOSED (also while a replacement is awaited), E_WOULD_BLOCK (try again
  * after MCP_SUPERVISED_EVENT_WRITABLE), E_UNSUPPORTED (as mcp_supervised_request: the server has said that it cannot do that).
@@ -1147,8 +1156,8 @@ MCP_SUPERVISED_API int32_t mcp_supervised_pid(struct mcp_supervised *handle, mcp
 
 /**
  * Sends a request. `params` is the text of a JSON object; (NULL, 0) stands for {}. It is embedded byte for byte, except that
- * line breaks between tokens become spaces and that `_meta` gets the keys the protocol asks for; a `_meta` of the host's is
- * merged with them. `options` may be NULL. Everything is copied. `*request` is written on success only.
+ * line breaks between tokens become spaces and that `_meta` gets the keys the protocol asks for (the older revisions ask for none); a
+ * `_meta` of the host's is merged with them. `options` may be NULL. Everything is copied. `*request` is written on success only.
  *
  * Exactly one event with MCP_SUPERVISED_FLAG_COMPLETE follows: a MESSAGE with the result or the server's error, or an ERROR with
  * E_TIMEOUT, E_CANCELLED, E_CLOSED (the connection ended, or the peer was closed), E_EXHAUSTED or E_PROTOCOL. A request is never
@@ -1183,7 +1192,9 @@ int32_t mcp_supervised_notify(struct mcp_supervised *handle,
                               size_t params_len);
 
 /**
- * Opens a stream of notifications with subscriptions/listen. `filter` is the JSON object of what is wanted, for example
+ * Opens a stream of notifications with subscriptions/listen. On a server of an older revision, which does not have it, the stream is
+ * made of resources/subscribe and of the notifications such a server sends unasked: its acknowledgement carries
+ * MCP_SUPERVISED_FLAG_EMULATED, names what the server has accepted, and comes when the server has answered for every resource. `filter` is the JSON object of what is wanted, for example
  * {"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}. `*stream` is written on success only.
  *
  * The stream survives restarts: it is opened again under the same id, and each opening is acknowledged by a MESSAGE, which says
@@ -1213,7 +1224,7 @@ int32_t mcp_supervised_cancel(struct mcp_supervised *handle,
                               size_t reason_len);
 
 /**
- * The server's name and version as it told them in the last answer to server/discover, the JSON text of its serverInfo,
+ * The server's name and version as it told them in the last handshake or answer to server/discover, the JSON text of its serverInfo,
  * NUL-terminated; an empty text if it was not asked or did not say. Borrowed until the next call on the handle. `text_len` may
  * be NULL. MCP_SUPERVISED_STALE if a restart came after that answer.
  */
@@ -1224,7 +1235,7 @@ int32_t mcp_supervised_server_info(struct mcp_supervised *handle,
                                    size_t *text_len);
 
 /**
- * What the server can do as it told it in the last answer to server/discover: the JSON text of its capabilities. As
+ * What the server can do as it told it in the last handshake or answer to server/discover: the JSON text of its capabilities. As
  * mcp_supervised_server_info. While it is not stale, requests that need a capability that is missing in it are refused with
  * E_UNSUPPORTED.
  */

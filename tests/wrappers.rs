@@ -172,6 +172,27 @@ fn l06_no_orphan_answers_for_the_replacement() {
     });
 }
 
+/// A server that leaves when it is asked what it speaks takes its wrapper with it: that is an answer, behind a wrapper too, and the
+/// next process is asked the older way, for nothing.
+#[test]
+fn z02_a_server_behind_a_wrapper_leaves_at_the_probe() {
+    for wrapper in WRAPPERS {
+        let flags = ["--legacy", "2025-06-18", "--strict", "--before-initialize", "exit:1"];
+        let (mut host, peer) = serving(wrapper, "2025-06-18", &flags);
+        let ready = host.seen.iter().find(|e| e.is(MCP_SUPERVISED_EVENT_READY)).expect("it was seen");
+        assert_eq!((ready.life, letters(&host.seen).as_str()), (1, "READY"));
+        let up = Up::look(&mut host, peer);
+        kill9(up.leader);
+        let taken = host.until(|e| e.is(MCP_SUPERVISED_EVENT_RECONNECT));
+        assert_eq!(letters(&taken), "D C R", "it is not asked again what it speaks");
+        up.is_gone();
+        let up = Up::look(&mut host, peer);
+        assert_eq!(host.close(peer), 0);
+        host.to_the_end(peer);
+        up.is_gone();
+    }
+}
+
 /// A wrapper that dies while the server behind it has not answered the handshake yet.
 #[test]
 fn l06_a_wrapper_dies_before_its_server_serves() {

@@ -31,7 +31,8 @@ pub enum mcp_supervised_event_kind {
     MCP_SUPERVISED_EVENT_RECONNECT = 3,
     /// Something went wrong: `status`, and the text as `payload` (for MCP_SUPERVISED_E_PROTOCOL without a request, the
     /// server's line). With `request` that request or stream ended without an answer (MCP_SUPERVISED_FLAG_COMPLETE). With
-    /// MCP_SUPERVISED_E_SPAWN a replacement could not be spawned; MCP_SUPERVISED_FLAG_WILL_RECONNECT tells of the next try.
+    /// MCP_SUPERVISED_E_SPAWN a replacement could not be spawned, with MCP_SUPERVISED_E_HANDSHAKE a life did not come to serve, with
+    /// the server's words; MCP_SUPERVISED_FLAG_WILL_RECONNECT tells of the next try.
     MCP_SUPERVISED_EVENT_ERROR = 4,
     /// The restart budget is spent: `max_restarts`. The peer is closed.
     MCP_SUPERVISED_EVENT_EXHAUSTED = 5,

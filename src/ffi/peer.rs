@@ -78,7 +78,9 @@ pub unsafe extern "C" fn mcp_supervised_add(
     unsafe { enter(handle, add) }
 }
 
-/// Spawns the peer's first process. Success is the answer itself; no event follows. Errors: E_SPAWN (the text says what failed:
+/// Spawns the peer's first process. Success is the answer itself; where the connection has to find out or to agree on what is
+/// spoken (MCP_SUPERVISED_MODE_AUTO, the default, and MCP_SUPERVISED_MODE_LEGACY), READY tells when it serves, and what is asked
+/// for before that waits. Errors: E_SPAWN (the text says what failed:
 /// command, directory, descriptors; the peer stays idle, no budget is spent, and start may be called again), E_IO,
 /// E_ALREADY_STARTED, E_CLOSED.
 #[unsafe(no_mangle)]
@@ -97,7 +99,8 @@ pub unsafe extern "C" fn mcp_supervised_start(handle: *mut mcp_supervised, peer:
 /// the line's number, 1, 2, ... per peer through all lives: CLOSE tells by `unread_from` which ones a dead server cannot have
 /// read. It is written on success only.
 ///
-/// Outside MCP_SUPERVISED_MODE_RAW only notifications are taken, and requests whose id is a string that spells no integer.
+/// Outside MCP_SUPERVISED_MODE_RAW only notifications are taken, and requests whose id is a string that spells no integer and does
+/// not begin with "mcp-supervised-". A connection has to serve first: E_NOT_STARTED until READY.
 /// The line may leave with the next poll; the descriptor is then readable. Errors: E_INVALID (no JSON, no JSON-RPC, longer than
 /// MCP_SUPERVISED_LIMIT_OUTBOUND_BYTES), E_NOT_STARTED, E_CLOSED (also while a replacement is awaited), E_WOULD_BLOCK (try again
 /// after MCP_SUPERVISED_EVENT_WRITABLE), E_UNSUPPORTED (as mcp_supervised_request: the server has said that it cannot do that).

@@ -100,8 +100,8 @@ pub(super) fn timeout(millis: u64) -> Option<Nanos> {
 }
 
 /// Sends a request. `params` is the text of a JSON object; (NULL, 0) stands for {}. It is embedded byte for byte, except that
-/// line breaks between tokens become spaces and that `_meta` gets the keys the protocol asks for; a `_meta` of the host's is
-/// merged with them. `options` may be NULL. Everything is copied. `*request` is written on success only.
+/// line breaks between tokens become spaces and that `_meta` gets the keys the protocol asks for (the older revisions ask for none); a
+/// `_meta` of the host's is merged with them. `options` may be NULL. Everything is copied. `*request` is written on success only.
 ///
 /// Exactly one event with MCP_SUPERVISED_FLAG_COMPLETE follows: a MESSAGE with the result or the server's error, or an ERROR with
 /// E_TIMEOUT, E_CANCELLED, E_CLOSED (the connection ended, or the peer was closed), E_EXHAUSTED or E_PROTOCOL. A request is never
@@ -165,7 +165,9 @@ pub unsafe extern "C" fn mcp_supervised_notify(
     unsafe { enter(handle, send) }
 }
 
-/// Opens a stream of notifications with subscriptions/listen. `filter` is the JSON object of what is wanted, for example
+/// Opens a stream of notifications with subscriptions/listen. On a server of an older revision, which does not have it, the stream is
+/// made of resources/subscribe and of the notifications such a server sends unasked: its acknowledgement carries
+/// MCP_SUPERVISED_FLAG_EMULATED, names what the server has accepted, and comes when the server has answered for every resource. `filter` is the JSON object of what is wanted, for example
 /// {"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}. `*stream` is written on success only.
 ///
 /// The stream survives restarts: it is opened again under the same id, and each opening is acknowledged by a MESSAGE, which says
@@ -219,7 +221,7 @@ pub unsafe extern "C" fn mcp_supervised_cancel(
     unsafe { enter(handle, cancel) }
 }
 
-/// The server's name and version as it told them in the last answer to server/discover, the JSON text of its serverInfo,
+/// The server's name and version as it told them in the last handshake or answer to server/discover, the JSON text of its serverInfo,
 /// NUL-terminated; an empty text if it was not asked or did not say. Borrowed until the next call on the handle. `text_len` may
 /// be NULL. MCP_SUPERVISED_STALE if a restart came after that answer.
 #[unsafe(no_mangle)]
@@ -233,7 +235,7 @@ pub unsafe extern "C" fn mcp_supervised_server_info(
     unsafe { lend(handle, peer, |known| &known.server_info, text, text_len) }
 }
 
-/// What the server can do as it told it in the last answer to server/discover: the JSON text of its capabilities. As
+/// What the server can do as it told it in the last handshake or answer to server/discover: the JSON text of its capabilities. As
 /// mcp_supervised_server_info. While it is not stale, requests that need a capability that is missing in it are refused with
 /// E_UNSUPPORTED.
 #[unsafe(no_mangle)]

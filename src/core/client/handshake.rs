@@ -192,6 +192,9 @@ impl Client {
 
     /// The library's own discover of a later life was answered. Says whether the server is another than before.
     pub fn rediscovered(&mut self, reply: Answered<'_>) -> Result<bool, &'static str> {
+        if let Answered::Error(code, _) = reply {
+            self.doubts_era(code);
+        }
         let Answered::Result(result) = reply else { return Err("the server answered with an error") };
         let known = Known::read(result).ok_or("it does not say what the server can do")?;
         Ok(self.learn(known))

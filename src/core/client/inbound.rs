@@ -69,8 +69,16 @@ impl Client {
     }
 
     /// A line that is no message, but whose id could be read: it was meant to end a request (W2). Says whether it did.
-    pub fn broken_answer(&mut self, out: &mut Out<'_>, envelope: &Envelope, line: &[u8], reason: &str) -> bool {
-        if let Some(own) = envelope.id_span.and_then(|span| self.own_number(span.of(line)))
+    /// `leaving`: the connection is ending.
+    pub fn broken_answer(
+        &mut self,
+        out: &mut Out<'_>,
+        (envelope, line): (&Envelope, &[u8]),
+        reason: &str,
+        leaving: bool,
+    ) -> bool {
+        if !leaving
+            && let Some(own) = envelope.id_span.and_then(|span| self.own_number(span.of(line)))
             && self.own_answered(out, Answered::Nonsense, own)
         {
             return false;
@@ -122,7 +130,9 @@ impl Client {
             return;
         }
         if as_string && let Some(own) = message.envelope.id_span.and_then(|span| self.own_number(span.of(line))) {
-            if self.own_answered(out, Answered::of(message.kind, &message.parts, line), own) {
+            // On its way out a server ends no stream (L8), and what is lost is opened again.
+            let leaving = moment.closing || moment.dying;
+            if leaving || self.own_answered(out, Answered::of(message.kind, &message.parts, line), own) {
                 return;
             }
             return out.log(Level::Warning, "dropped a late answer to a request of the library's own".to_owned());
@@ -183,12 +193,19 @@ impl Client {
     fn settle_doubt(&mut self, message: &Inbound<'_>) {
         let doubt = std::mem::take(&mut self.doubt);
         if doubt & super::DOUBT_ERA != 0 {
-            let code = message.parts.error_code;
-            self.era_is_wrong = message.kind == MessageKind::RemoteError && WRONG_ERA_CODES.contains(&code);
+            self.era_is_wrong = false;
+            if message.kind == MessageKind::RemoteError {
+                self.doubts_era(message.parts.error_code);
+            }
         }
         if doubt & super::DOUBT_VERSION != 0 {
             self.settle_version();
         }
+    }
+
+    /// The first answer of a life that was not asked which era it speaks is an error.
+    pub(super) fn doubts_era(&mut self, code: i64) {
+        self.era_is_wrong = WRONG_ERA_CODES.contains(&code);
     }
 
     /// The version is not in doubt any more.

@@ -209,6 +209,10 @@ impl Client {
         for uri in wants.uris.keys().filter(|uri| !legacy.subscriptions.contains_key(*uri)) {
             asks += uri.len() + 128;
         }
+        if within && asks > wire.limit {
+            let text = format!("the filter makes lines of {asks} bytes; outbound_bytes is {}", wire.limit);
+            return Err(Refusal::Invalid(text));
+        }
         if within && wire.outbox.queued() + asks > wire.limit {
             *wire.owes_writable = true;
             return Err(Refusal::WouldBlock { queued: wire.outbox.queued(), limit: wire.limit, line: asks });

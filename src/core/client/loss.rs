@@ -87,7 +87,6 @@ impl Client {
     /// requests first, then the streams (T3), on a server of an older revision the other way round (Z3). `unproven`: nobody
     /// has asked this life which era it speaks.
     pub fn serves(&mut self, wire: &mut Wire<'_>, now: Nanos, unproven: bool) {
-        self.era_is_wrong = false;
         self.doubt &= DOUBT_VERSION;
         if unproven {
             self.doubt |= DOUBT_ERA;

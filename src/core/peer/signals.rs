@@ -124,9 +124,10 @@ impl Peer {
                 escape_into(&mut text, frame.bytes(), EXCERPT_BYTES);
                 // The last bytes of a dead server: an answer it did not get to the end of is lost with the connection.
                 let cut = cut && self.connection().is_some_and(|conn| !conn.stdout_open() && !conn.framer.has_line());
+                let leaving = matches!(self.state, State::Ending { .. } | State::Closing { .. });
                 if let Some(client) = self.client.as_deref_mut().filter(|_| !cut) {
                     let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
-                    if client.broken_answer(&mut out, &self.envelope, frame.bytes(), &text) {
+                    if client.broken_answer(&mut out, (&self.envelope, frame.bytes()), &text, leaving) {
                         return;
                     }
                 }

@@ -202,7 +202,8 @@ impl Peer {
         if let Err(reason) = changed {
             self.log(Level::Warning, format!("what the server can do was not told again: {reason}"));
         }
-        self.serves(ctx, None, changed == Ok(true));
+        // It has answered, one way or the other: the next answer tells nothing more of its era.
+        self.serves(ctx, self.era, changed == Ok(true));
     }
 
     /// The probe was answered. `again`: it was the second one of this process.

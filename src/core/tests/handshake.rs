@@ -488,3 +488,52 @@ fn l04_b02_a_slow_start_opens_no_fresh_window() {
     }
     assert!(caller.take_unlogged().ends_with("X 2, C withdrawn!"), "it is given up");
 }
+
+#[test]
+fn l08_a_server_on_its_way_out_ends_no_stream() {
+    for dying in [false, true] {
+        let mut caller = legacy(of(Mode::Legacy), "2025-11-25");
+        let (now, id) = (caller.now, caller.id());
+        caller.sup.listen(now, id, br#"{"resourceSubscriptions":["a"]}"#, 5_001).unwrap();
+        caller.act();
+        assert_eq!(caller.reads(), "mcp-supervised-2 resources/subscribe");
+        if dying {
+            caller.exit(1, 10_000);
+        } else {
+            caller.close();
+            caller.take();
+            caller.begin_poll();
+        }
+        caller.errs("mcp-supervised-2", -32000);
+        assert_eq!(caller.take_unlogged(), "", "dying: {dying}");
+        assert_eq!(caller.in_flight(), 1);
+    }
+}
+
+#[test]
+fn r02_a_filter_whose_lines_never_fit_is_refused_for_good() {
+    let mut policy = of(Mode::Legacy);
+    policy.limits.outbound_bytes = 1_000;
+    let mut caller = legacy(policy, "2025-11-25");
+    let (now, id) = (caller.now, caller.id());
+    let uris: Vec<String> = (0..20).map(|n| format!("\"u{n}\"")).collect();
+    let filter = format!("{{\"resourceSubscriptions\":[{}]}}", uris.join(","));
+    let refused = caller.sup.listen(now, id, filter.as_bytes(), 0).unwrap_err();
+    assert_eq!((super::harness::short(&refused), caller.queued()), ("INVALID", 0));
+}
+
+#[test]
+fn z01_a_rediscover_that_is_met_like_an_older_server_would_is_followed_by_a_probe() {
+    let mut policy = of(Mode::Auto);
+    policy.client.rediscover = true;
+    let mut caller = begun(policy);
+    caller.results("mcp-supervised-1", json!({"supportedVersions": ["2026-07-28"], "capabilities": {}}));
+    caller.dies_and_returns();
+    assert_eq!(caller.reads(), "mcp-supervised-2 server/discover");
+    caller.errs("mcp-supervised-2", -32601);
+    assert_eq!(caller.state(), StateName::Running);
+    caller.dies_and_returns();
+    assert_eq!(caller.reads(), "mcp-supervised-3 server/discover");
+    caller.errs("mcp-supervised-3", -32601);
+    assert_eq!(caller.reads(), "mcp-supervised-4 initialize");
+}
