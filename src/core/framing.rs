@@ -19,7 +19,10 @@ use crate::scan::{self, LineSearch, Seen};
 /// Least room offered to a read, so that a line that crosses buffers is not fetched in crumbs.
 const LEAST_ROOM: usize = 16 << 10;
 
-/// The same in a line that is longer than an ordinary buffer: what a pipe holds is to be had with one read.
+/// From so many bytes on a line is long.
+const LONG: usize = READ_BYTES / 2;
+
+/// The same in a long line: what a pipe holds is to be had with one read.
 const LEAST_ROOM_IN_LONG: usize = READ_BYTES;
 
 /// The longest line that is expected to be followed by another one of its length.
@@ -87,7 +90,7 @@ pub struct Framer {
     pool: Rc<Pool>,
     pinned: Rc<Cell<usize>>,
     limit: usize,
-    /// The length of the last line that was longer than an ordinary buffer: servers with one large answer have more of them.
+    /// The length of the last long line: servers with one large answer have more of them.
     expected: usize,
     /// The buffer that is being filled; its bytes up to `filled` are a line that has not ended.
     open: Option<Vec<u8>>,
@@ -133,7 +136,7 @@ impl Framer {
         self.unpark();
         let pool = &self.pool;
         let open = self.open.get_or_insert_with(|| pool.take(READ_BYTES));
-        let is_long = self.filled >= READ_BYTES / 2;
+        let is_long = self.filled >= LONG;
         if open.len() - self.filled < if is_long { LEAST_ROOM_IN_LONG } else { LEAST_ROOM } {
             // One byte past the limit tells a line that is too long from one that just fits; one more is for its NUL.
             let largest = self.limit.saturating_add(2).max(READ_BYTES);
@@ -316,7 +319,7 @@ impl Framer {
         while end > start && buffer[end - 1] == b'\r' {
             end -= 1;
         }
-        if end - start > READ_BYTES {
+        if end - start >= LONG {
             self.expected = (end - start).min(MOST_EXPECTED);
         }
         if !scan::is_blank(&buffer[start..end]) {
@@ -325,7 +328,8 @@ impl Framer {
     }
 
     /// Makes the lines that ended in `buffer` ready to be handed out. A few small ones get a buffer of their own size: they may
-    /// wait for long, and a thousand peers with one line each must not hold a thousand read buffers.
+    /// wait for long, and a thousand peers with one line each must not hold a thousand read buffers. Nor does what fits an ordinary
+    /// buffer hold a large one, which was taken because a larger line was expected.
     fn freeze(&mut self, mut buffer: Vec<u8>) {
         for line in &self.lines {
             buffer[line.end as usize] = 0;
@@ -336,6 +340,10 @@ impl Framer {
         if used <= SMALL_LINES_BYTES {
             let small = buffer[..used].to_vec();
             self.pool.give(std::mem::replace(&mut buffer, small));
+        } else if used <= READ_BYTES && buffer.len() > 2 * READ_BYTES {
+            let mut ordinary = self.pool.take(READ_BYTES);
+            ordinary[..used].copy_from_slice(&buffer[..used]);
+            self.pool.give(std::mem::replace(&mut buffer, ordinary));
         }
         self.chunk = Some(Chunk::freeze(buffer, &self.pool, &self.pinned));
     }

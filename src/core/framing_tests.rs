@@ -158,6 +158,30 @@ fn f01_lines_hold_their_read_buffer_only_if_they_fill_a_good_part_of_it() {
     }
 }
 
+/// One large line is no reason to hold that much for every later one that merely comes in two pieces.
+#[test]
+fn f01_after_a_large_line_a_smaller_one_holds_what_suits_it() {
+    let mut framer = framer(8 << 20);
+    let mut put = |bytes: &[u8]| {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let room = framer.room();
+            let count = room.len().min(rest.len());
+            room[..count].copy_from_slice(&rest[..count]);
+            framer.filled(count);
+            rest = &rest[count..];
+        }
+        framer.next_line().map_or(0, |_| framer.pinned.get())
+    };
+    let line = |bytes: usize| [&vec![b'x'; bytes][..], b"\n"].concat();
+    assert!(put(&line(4 << 20)) >= 4 << 20);
+    for _ in 0..3 {
+        put(&line(60 << 10)[..40 << 10]);
+        let pinned = put(&line(20 << 10));
+        assert_eq!(pinned, READ_BYTES);
+    }
+}
+
 #[test]
 fn a_part_of_a_line_keeps_only_its_bytes() {
     let mut framer = framer(1 << 20);

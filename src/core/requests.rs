@@ -2,16 +2,23 @@
 //!
 //! Nothing here grows with anything but the requests in flight. A slab holds the records; two intrusive lists per distinct
 //! timeout run through it, so that starting, restarting and ending a deadline is a few stores: all entries of a list have the
-//! same timeout and are appended as time goes on, so a list is sorted by itself.
+//! same timeout and are appended as time goes on, so a list is sorted by itself. A host that gives each request another timeout
+//! (what is left of the time of its own caller) would make a list of each; past a few lists a tree takes the rest.
+
+use std::collections::BTreeMap;
 
 use super::queue::SMALL;
 use super::time::{NEVER, Nanos, after};
 
-/// No entry.
+/// No entry, no list.
 const NONE: u32 = u32::MAX;
+/// In the place of a list: the tree of those without one.
+const OTHERS: u32 = u32::MAX - 1;
+/// Timeouts that have a list of their own. All lists are looked at to find one, and to find the earliest deadline.
+const MOST_LISTS: usize = 8;
 
 /// Which of the two bounds of a request passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bound {
     /// Nothing was heard of it for its idle timeout.
     Idle,
@@ -68,17 +75,29 @@ struct List {
 /// The requests of one peer.
 #[derive(Debug)]
 pub struct Requests<T> {
-    /// The first entry of each bucket. Ids come one after the other, so their low bits spread them better than a hash would.
+    /// The first entry of each bucket.
     buckets: Vec<u32>,
+    /// Which bits of a hash are the bucket: so many below it.
+    shift: u32,
     slab: Vec<Option<Entry<T>>>,
     free: Vec<u32>,
     lists: Vec<List>,
+    /// The deadlines of timeouts without a list, with the timeout.
+    others: BTreeMap<(Nanos, u32, Bound), Nanos>,
     len: usize,
 }
 
 impl<T> Default for Requests<T> {
     fn default() -> Self {
-        Self { buckets: Vec::new(), slab: Vec::new(), free: Vec::new(), lists: Vec::new(), len: 0 }
+        Self {
+            buckets: Vec::new(),
+            shift: u64::BITS - 1,
+            slab: Vec::new(),
+            free: Vec::new(),
+            lists: Vec::new(),
+            others: BTreeMap::new(),
+            len: 0,
+        }
     }
 }
 
@@ -165,10 +184,11 @@ impl<T> Requests<T> {
         Some(entry.value)
     }
 
-    /// Which bucket an id belongs to. Their number is a power of two.
+    /// Which bucket an id belongs to. Multiples of the golden ratio keep apart ids that come one after the other, and also those
+    /// that stay while others come and go, which may well be every 64th.
     #[inline]
     fn bucket(&self, id: u64) -> usize {
-        id as usize & (self.buckets.len().wrapping_sub(1))
+        (id.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
     }
 
     #[inline]
@@ -183,10 +203,11 @@ impl<T> Requests<T> {
         }
     }
 
-    /// Twice as many buckets.
+    /// Twice as many buckets. Their number is a power of two.
     #[cold]
     fn spread(&mut self) {
         self.buckets = vec![NONE; (self.buckets.len() * 2).max(8)];
+        self.shift = u64::BITS - self.buckets.len().trailing_zeros();
         for at in 0..self.slab.len() {
             let Some(id) = self.slab[at].as_ref().map(|entry| entry.id) else { continue };
             let bucket = self.bucket(id);
@@ -200,17 +221,16 @@ impl<T> Requests<T> {
     /// Progress came: the idle timeout begins anew.
     pub fn restart_idle(&mut self, id: u64, now: Nanos) {
         let Some(at) = self.find(id) else { return };
-        let Some(list) = self.entry(at).map(|entry| entry.idle.list) else { return };
-        if list != NONE {
-            let timeout = self.lists[list as usize].timeout;
-            self.unlink(at, Bound::Idle);
+        if let Some(timeout) = self.unlink(at, Bound::Idle) {
             self.link(at, Bound::Idle, timeout, now);
         }
     }
 
     /// The earliest deadline of all.
     pub fn next_deadline(&self) -> Option<Nanos> {
-        self.lists.iter().filter_map(|list| self.first_of(list).map(|(at, _)| at)).min()
+        let listed = self.lists.iter().filter_map(|list| self.first_of(list)).min();
+        let other = self.others.first_key_value().map(|((at, ..), _)| *at);
+        listed.into_iter().chain(other).min()
     }
 
     /// All requests whose deadline passed at `now`, in the order of acceptance, each with the bound that passed first. They
@@ -231,6 +251,9 @@ impl<T> Requests<T> {
                 at = links.behind;
             }
         }
+        for (at, entry, bound) in self.others.keys().take_while(|(at, ..)| *at <= now) {
+            due.extend(self.entry(*entry).map(|entry| (entry.id, *at, *bound)));
+        }
         due.sort_by_key(|(id, at, _)| (*id, *at));
         due.dedup_by_key(|(id, ..)| *id);
         due.into_iter().map(|(id, _, bound)| (id, bound)).collect()
@@ -248,13 +271,13 @@ impl<T> Requests<T> {
         self.slab.get(at as usize)?.as_ref()
     }
 
-    fn first_of(&self, list: &List) -> Option<(Nanos, u64)> {
+    fn first_of(&self, list: &List) -> Option<Nanos> {
         let entry = self.entry(list.first)?;
         let links = match list.bound {
             Bound::Idle => entry.idle,
             Bound::Ceiling => entry.ceiling,
         };
-        Some((links.at, entry.id))
+        Some(links.at)
     }
 
     fn links(&mut self, at: u32, bound: Bound) -> Option<&mut Links> {
@@ -277,6 +300,14 @@ impl<T> Requests<T> {
                     self.lists[empty] = List { bound, timeout, first: NONE, last: NONE };
                     empty
                 }
+                None if self.lists.len() == MOST_LISTS => {
+                    let due = after(now, timeout);
+                    self.others.insert((due, at, bound), timeout);
+                    if let Some(links) = self.links(at, bound) {
+                        *links = Links { list: OTHERS, before: NONE, behind: NONE, at: due };
+                    }
+                    return;
+                }
                 None => {
                     self.lists.push(List { bound, timeout, first: NONE, last: NONE });
                     self.lists.len() - 1
@@ -294,11 +325,13 @@ impl<T> Requests<T> {
         self.lists[list].last = at;
     }
 
-    fn unlink(&mut self, at: u32, bound: Bound) {
-        let Some(links) = self.links(at, bound) else { return };
-        let Links { list, before, behind, .. } = std::mem::replace(links, UNLINKED);
-        if list == NONE {
-            return;
+    /// Takes a deadline out, and says what its timeout was.
+    fn unlink(&mut self, at: u32, bound: Bound) -> Option<Nanos> {
+        let Links { list, before, behind, at: due } = std::mem::replace(self.links(at, bound)?, UNLINKED);
+        match list {
+            NONE => return None,
+            OTHERS => return self.others.remove(&(due, at, bound)),
+            _ => {}
         }
         match self.links(before, bound) {
             Some(links) => links.behind = behind,
@@ -308,13 +341,12 @@ impl<T> Requests<T> {
             Some(links) => links.before = before,
             None => self.lists[list as usize].last = before,
         }
+        Some(self.lists[list as usize].timeout)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -353,15 +385,51 @@ mod tests {
         assert_eq!(requests.all_due(NEVER - 1), []);
     }
 
+    #[test]
+    fn r03_timeouts_that_are_all_different_make_no_list_each() {
+        let mut requests = Requests::default();
+        for id in 1..=1_000 {
+            // The later ones end earlier.
+            requests.insert(id, (), 0, Timeouts { idle: 2_000 - id, ceiling: 5_000 });
+        }
+        assert!(requests.lists.len() <= MOST_LISTS);
+        assert_eq!(requests.next_deadline(), Some(1_000));
+        requests.restart_idle(1_000, 100);
+        assert_eq!(due_all(&mut requests, 1_000), []);
+        assert_eq!(due_all(&mut requests, 1_099), (901..=999).map(|id| (id, Bound::Idle)).collect::<Vec<_>>());
+        assert_eq!(due_all(&mut requests, 1_100), [(900, Bound::Idle), (1_000, Bound::Idle)]);
+        for id in 1..900 {
+            requests.remove(id);
+        }
+        assert_eq!((requests.next_deadline(), requests.others.len()), (None, 0));
+    }
+
+    #[test]
+    fn requests_that_stay_while_others_come_and_go_are_found_at_once() {
+        for every in [1, 2, 64, 1_000, 1 << 16] {
+            let mut requests = Requests::default();
+            for id in 1..=every * 256 {
+                requests.insert(id, (), 0, Timeouts { idle: 10, ceiling: 10 });
+                if id % every != 0 {
+                    requests.remove(id);
+                }
+            }
+            assert_eq!(requests.len(), 256);
+            let chain = |first: &u32| std::iter::successors(requests.entry(*first), |e| requests.entry(e.next)).count();
+            let longest = requests.buckets.iter().map(chain).max().unwrap();
+            assert!(longest <= 4, "{longest} in one bucket, when every {every}th stays");
+        }
+    }
+
     proptest! {
         #[test]
-        fn agrees_with_a_map(steps in proptest::collection::vec((0u8..4, 0usize..8, 0usize..3), 1..200)) {
+        fn agrees_with_a_map(steps in proptest::collection::vec((0u8..4, 0usize..8, 0usize..30), 1..200)) {
             let mut requests = Requests::default();
             let mut model: BTreeMap<u64, (Nanos, Nanos, Nanos)> = BTreeMap::new();
             let mut now = 0;
             let mut next = 1;
             for (step, pick, class) in steps {
-                let idle = [5, 9, NEVER][class];
+                let idle = if class == 0 { NEVER } else { 2 + class as u64 };
                 match step {
                     0 => {
                         requests.insert(next, next, now, Timeouts { idle, ceiling: 12 });

@@ -68,7 +68,7 @@ pub struct Supervisor {
     drained: Vec<u32>,
     /// Peers whose queue has room again: the next turn goes on with what stood still meanwhile (F1).
     eased: Vec<u32>,
-    /// Peers that hold more memory than they need without traffic.
+    /// Peers that may hold more memory than they need without traffic.
     bulky: Vec<u32>,
     woken: bool,
     shutdown: Shutdown,
@@ -279,12 +279,12 @@ impl Supervisor {
         self.slots.get_mut(slot as usize)?.peer.as_mut()?.stdout_room()
     }
 
-    /// `count` bytes were read into that room; at most `lines` lines are taken now. Says how many were.
+    /// `count` bytes were read into that room; at most `lines` lines are taken now. Says how many were, as `take_lines` counts.
     pub fn stdout_read(&mut self, now: Nanos, slot: u32, count: usize, lines: usize) -> usize {
         self.with(now, slot, |peer, ctx| peer.stdout_read(ctx, count, lines)).unwrap_or(0)
     }
 
-    /// At most `lines` more lines of what was read are taken. Says how many were.
+    /// At most `lines` more lines of what was read are taken. Says how many were; a large one counts for `TURN_LINES`.
     pub fn take_lines(&mut self, now: Nanos, slot: u32, lines: usize) -> usize {
         self.with(now, slot, |peer, ctx| peer.take_lines(ctx, lines)).unwrap_or(0)
     }
@@ -448,7 +448,9 @@ impl Supervisor {
             let peer = self.slots[*slot as usize].peer.as_deref_mut();
             peer.is_some_and(|peer| {
                 peer.trim();
-                peer.in_bulky = peer.is_bulky();
+                // What a peer keeps now it needs until something happens to it, which lists it again. That the host takes its
+                // events does not, and while it has not the handle is readable anyway.
+                peer.in_bulky = !peer.queue.is_empty() && peer.is_bulky();
                 peer.in_bulky
             })
         });

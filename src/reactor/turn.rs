@@ -10,13 +10,12 @@ use super::{EVENTS, Error, Reactor};
 use crate::core::connection::Action;
 use crate::core::log::Level;
 use crate::core::outbox::no_slices;
+use crate::core::peer::TURN_LINES;
 use crate::core::time::Nanos;
 use crate::sys::{self, Peek, Signalled};
 
 /// Bytes of one peer's stdout that a turn reads.
 const STDOUT_BYTES: usize = 256 << 10;
-/// Lines of one peer's stdout that a turn takes.
-const STDOUT_LINES: usize = 512;
 /// Bytes of one peer's stderr that a turn reads: more than a pipe holds, so that what a dead server left is read at once.
 const STDERR_BYTES: usize = 128 << 10;
 /// What a pipe holds.
@@ -176,13 +175,13 @@ impl Reactor {
     /// Reads stdout while the host has room; true if something is left that nothing will tell about.
     fn read_stdout(&mut self, now: Nanos, slot: u32) -> bool {
         let mut bytes = STDOUT_BYTES;
-        let mut lines = STDOUT_LINES;
+        let mut lines = TURN_LINES;
         loop {
             if self.core.has_backlog(slot) {
                 if lines == 0 {
                     return true;
                 }
-                lines -= self.core.take_lines(now, slot, lines);
+                lines = lines.saturating_sub(self.core.take_lines(now, slot, lines));
                 continue;
             }
             if !self.core.wants_stdout(slot) {
@@ -200,7 +199,7 @@ impl Reactor {
             match read(end, room) {
                 Got::Bytes(count) => {
                     bytes = bytes.saturating_sub(count);
-                    lines -= self.core.stdout_read(now, slot, count, lines);
+                    lines = lines.saturating_sub(self.core.stdout_read(now, slot, count, lines));
                 }
                 Got::Nothing => {
                     if link.exit_told {

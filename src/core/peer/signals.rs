@@ -14,6 +14,8 @@ use crate::core::time::after;
 use super::Peer;
 use super::state::*;
 
+/// Lines of one peer's stdout that a turn takes (F5).
+pub const TURN_LINES: usize = 512;
 /// Bytes of a bad line that an ERROR shows (W2).
 const EXCERPT_BYTES: usize = 200;
 
@@ -43,8 +45,8 @@ impl Peer {
         self.take_lines(ctx, lines)
     }
 
-    /// Turns up to `lines` lines into events while the host has room, and says how many it took; a large one counts for all that are
-    /// left.
+    /// Turns up to `lines` lines into events while the host has room, and says how many it took. A large one counts for as many as a
+    /// turn takes; `usize::MAX` are all that were read.
     pub fn take_lines(&mut self, ctx: &mut Ctx<'_>, lines: usize) -> usize {
         let mut taken = 0;
         while taken < lines && self.has_room() {
@@ -57,7 +59,7 @@ impl Peer {
             };
             // A large line ends the turn: its buffer comes back with the next poll, still in the processor's cache, and the next large
             // line is read into it.
-            taken += if frame.bytes().len() > READ_BYTES { lines - taken } else { 1 };
+            taken += if frame.bytes().len() > READ_BYTES { TURN_LINES } else { 1 };
             if !served {
                 self.take_early_line(ctx, &frame);
                 continue;

@@ -9,6 +9,7 @@ use crate::core::deadlines::Timer;
 use crate::core::error::Refusal;
 use crate::core::event::Answer;
 use crate::core::message;
+use crate::core::time::NEVER;
 
 const RAW: Refusal =
     Refusal::Unsupported("in raw mode lines are passed through with mcp_supervised_send; nothing is tracked");
@@ -172,8 +173,10 @@ impl Peer {
 
     /// Sets the deadline of the client to what it is by now, or drops it.
     pub fn renew_client_deadline(&mut self, ctx: &mut Ctx<'_>) {
-        ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Client);
-        self.mind_client(ctx);
+        let next = self.client.as_deref().and_then(Client::next_deadline);
+        if next != self.own.get(Timer::Client) {
+            ctx.deadlines.set(&mut self.own, ctx.slot, Timer::Client, next.unwrap_or(NEVER));
+        }
     }
 
     /// Keeps the one deadline of the client no later than its earliest. One that turns out too early costs a turn; moving it

@@ -1,5 +1,8 @@
 //! Rules F1, F2, F4, F5 and H5: what is held back while the host does not take its events, and how it goes on.
 
+use serde_json::json;
+
+use super::caller::Caller;
 use super::harness::{Rig, note, policy, short, slow_policy};
 use crate::core::connection::Action;
 use crate::core::event::Exit;
@@ -449,4 +452,36 @@ fn f04_would_block_says_what_is_queued() {
     let refusal = rig.sup.send(rig.id(), note("b").as_bytes()).unwrap_err();
     assert_eq!(short(&refusal), "WOULD_BLOCK");
     assert!(refusal.to_string().starts_with(&format!("{line} of {line}")));
+}
+
+/// What traffic has left is let go of once. What has to stay (lines that the server may not have read, a request that is still under
+/// way) is no reason to wake the host again: only what happens to that peer is.
+#[test]
+fn h01_what_cannot_be_let_go_of_wakes_nobody_twice() {
+    let mut caller = Caller::started(policy());
+    for id in 1..=1_000_u64 {
+        caller.call("tools/call");
+        caller.reads();
+        if id > 1 {
+            caller.answers(id);
+        }
+    }
+    caller.poll();
+    assert!(caller.sup.is_bulky());
+    caller.sup.trim();
+    assert!(!caller.sup.is_bulky(), "nothing more can be let go of before something happens");
+    caller.answers(1);
+    caller.poll();
+    assert!(caller.sup.is_bulky(), "now it can");
+    caller.sup.trim();
+    assert!(!caller.sup.is_bulky());
+    // A host that takes its events late has room to get back when it has.
+    for _ in 0..100 {
+        caller.says(&json!({"jsonrpc": "2.0", "method": "n"}));
+    }
+    caller.sup.trim();
+    assert!(caller.sup.is_bulky());
+    caller.poll();
+    caller.sup.trim();
+    assert!(!caller.sup.is_bulky());
 }

@@ -3,6 +3,7 @@
 use super::caller::{Caller, retrying, with_client};
 use super::harness::{Rig, policy};
 use crate::core::budget::MaxRestarts;
+use crate::core::chunk::READ_BYTES;
 use crate::core::client::Options;
 use crate::core::log::Level;
 use crate::core::peer::StateName;
@@ -191,6 +192,24 @@ fn r04_a_deadline_that_is_due_asks_for_the_output_first() {
     assert!(caller.sup.judges(caller.now).is_empty(), "the answer was in the pipe");
     caller.tick();
     assert_eq!(caller.take(), "M result #1 complete");
+}
+
+/// A large line may end the turn of its peer, but not what is taken because a deadline is due: what was read with it would be judged
+/// unseen, and nothing would tell of it afterwards.
+#[test]
+fn r04_an_answer_that_was_read_with_a_large_line_beats_its_deadline() {
+    let mut caller = Caller::started(policy());
+    caller.ask_timed("tools/call", Some(ms(50)), None);
+    let note = format!(r#"{{"jsonrpc":"2.0","method":"n","params":{{"text":"{}"}}}}"#, "x".repeat(READ_BYTES));
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    caller.sleep(50);
+    let text = format!("{note}\n{note}\n{answer}\n");
+    assert_eq!(caller.feed(text.as_bytes()), text.len());
+    let slot = caller.slot();
+    assert!(!caller.sup.has_backlog(slot), "all that was asked for was taken");
+    assert!(caller.sup.judges(caller.now).is_empty(), "the answer was in the pipe");
+    caller.tick();
+    assert_eq!(caller.take(), "M n, M n, M result #1 complete");
 }
 
 /// Where no connection takes lines a deadline ends the request all the same, and nothing is sent for it.
