@@ -11,7 +11,6 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::client_world::{ASKS, ClientWorld};
-use super::harness::policy;
 use crate::core::budget::MaxRestarts;
 use crate::core::peer::StateName;
 use crate::core::policy::{ClientPolicy, Limits, Mode, Policy};
@@ -142,7 +141,6 @@ fn any_policy() -> impl Strategy<Value = Policy> {
                     probe_timeout: ms(100),
                     ..ClientPolicy::default()
                 },
-                ..policy()
             }
         },
     )
