@@ -76,12 +76,13 @@ impl Caller {
 
     /// One peer that was not started.
     pub fn idle(policy: Policy, level: Level) -> Self {
+        let recorder = Recorder::of(policy.mode);
         Self {
             rig: Rig::with(&[policy], level),
             life: 0,
             part: Vec::new(),
             lines: Vec::new(),
-            recorder: Recorder::default(),
+            recorder,
             next_id: 1,
             completed: BTreeSet::new(),
         }

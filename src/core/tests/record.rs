@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::core::policy::Mode;
+
 /// A client's lines on their way to a file, if anybody wants them.
 #[derive(Debug)]
 pub struct Recorder {
@@ -16,14 +18,13 @@ pub struct Recorder {
     verbatim: BTreeSet<u64>,
 }
 
-impl Default for Recorder {
-    fn default() -> Self {
-        let folder = std::env::var_os("MCP_SUPERVISED_TEST_RECORDED").map(PathBuf::from);
-        Self { folder, verbatim: BTreeSet::new() }
-    }
-}
-
 impl Recorder {
+    /// For a peer of that mode. Lines of the older revisions are judged where real servers record them, with their revision.
+    pub fn of(mode: Mode) -> Self {
+        let folder = std::env::var_os("MCP_SUPERVISED_TEST_RECORDED").filter(|_| mode == Mode::Modern);
+        Self { folder: folder.map(PathBuf::from), verbatim: BTreeSet::new() }
+    }
+
     /// What is put into the `_meta` of this request is not the library's affair.
     pub fn is_verbatim(&mut self, id: u64) {
         self.verbatim.insert(id);
