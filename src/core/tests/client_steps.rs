@@ -2,7 +2,6 @@
 //! fuzzer.
 
 use super::client_world::ClientWorld;
-use super::harness::policy;
 use crate::core::budget::MaxRestarts;
 use crate::core::peer::StateName;
 use crate::core::policy::{ClientPolicy, Limits, Mode, Policy};
@@ -108,7 +107,6 @@ pub fn shaped(shape: Shape) -> Policy {
             probe_timeout: ms(100),
             ..ClientPolicy::default()
         },
-        ..policy()
     }
 }
 

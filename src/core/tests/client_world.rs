@@ -197,10 +197,10 @@ impl ClientWorld {
         self.call(|sup, now| sup.spawned(now, 0, spawned));
         // Z2: another process may be of the same life.
         let life = self.life();
-        if let Some(process) = &mut self.process {
-            if std::mem::replace(&mut process.life, life) != life {
-                self.shy += 1;
-            }
+        if let Some(process) = &mut self.process
+            && std::mem::replace(&mut process.life, life) != life
+        {
+            self.shy += 1;
         }
         self.lives = life;
     }
