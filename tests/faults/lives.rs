@@ -412,8 +412,10 @@ fn lt_16_restarts_leave_nothing_in_the_host() {
 #[test]
 fn lt_18_a_server_that_hangs_is_waited_for_until_the_deadline_and_ended_by_close() {
     for how in ["stop", "hang", "spin"] {
-        let spec =
-            if how == "spin" { Spec::new("/bin/sh").arg("-c").arg("while :; do :; done") } else { Spec::modern(&[]) };
+        let spec = match how {
+            "spin" => Spec::new("/bin/sh").mode(MCP_SUPERVISED_MODE_MODERN).arg("-c").arg("while :; do :; done"),
+            _ => Spec::modern(&[]),
+        };
         let spec = spec.timeouts(1_000, 5_000).stop_grace(100, 100);
         let mut server = Served::by(Host::with_manual_clock(), &spec);
         let (peer, pid) = (server.peer, server.pid);
