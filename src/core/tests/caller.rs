@@ -231,7 +231,7 @@ impl Caller {
             self.rig.wrote_bytes(bytes.len());
             for byte in bytes {
                 if byte == b'\n' {
-                    self.recorder.line(&self.part);
+                    self.recorder.line(self.rig.sup.peer(self.rig.id()).unwrap().spoken(), &self.part);
                     self.lines.push(String::from_utf8(std::mem::take(&mut self.part)).unwrap());
                 } else {
                     self.part.push(byte);

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
+use crate::core::era::Spoken;
+
 /// A client's lines on their way to a file, if anybody wants them.
 #[derive(Debug)]
 pub struct Recorder {
@@ -29,9 +31,12 @@ impl Recorder {
         self.verbatim.insert(id);
     }
 
-    /// A whole line, without its line feed.
-    pub fn line(&self, line: &[u8]) {
-        let Some(folder) = &self.folder else { return };
+    /// A whole line, without its line feed. Those of the older revisions are recorded by servers alone: here params are made up.
+    pub fn line(&self, spoken: Spoken, line: &[u8]) {
+        let Some(folder) = self.folder.as_ref().filter(|_| spoken == Spoken::Modern) else { return };
+        if serde_json::from_slice::<Value>(line).is_ok_and(|line| line["method"] == "initialize") {
+            return;
+        }
         let id = serde_json::from_slice::<Value>(line).ok().and_then(|line| line["id"].as_u64());
         let judged = if id.is_some_and(|id| self.verbatim.contains(&id)) { "envelope" } else { "stamped" };
         let folder = folder.join(judged).join("2026-07-28");
