@@ -20,3 +20,10 @@ pub mod reactor;
 pub mod scan;
 #[doc(hidden)]
 pub mod sys;
+
+/// What the fuzzers need and nobody else: the model of the scanner, and histories of the core played from bytes.
+#[cfg(fuzzing)]
+pub mod fuzzing {
+    pub use crate::core::tests::play_bytes;
+    pub use crate::scan::naive::scan as naive_scan;
+}

@@ -205,6 +205,27 @@ fn every_fault_has_a_test_of_its_name() {
     assert!(forgotten.is_empty(), "in no table: {forgotten:?}");
 }
 
+/// Each threat names what shows its answer: tests, and fuzz targets, which are said to be such.
+#[test]
+fn every_threat_is_tested() {
+    let document = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let every = every_test();
+    let threats = rows(&document, "Threat");
+    assert!(threats.len() > 15, "{}", threats.len());
+    for row in &threats {
+        let [threat, answer, shown] = &row[..] else { panic!("{row:?}") };
+        assert!(!threat.is_empty() && !answer.is_empty() && !shown.is_empty(), "{row:?}");
+        let (tests, target) = shown.split_once(", the target ").unwrap_or((shown, ""));
+        for name in quoted(tests) {
+            assert!(every.contains(name), "there is no {name}");
+        }
+        for name in quoted(target) {
+            assert!(root().join(format!("fuzz/fuzz_targets/{name}.rs")).is_file(), "there is no target {name}");
+        }
+        assert!(!quoted(tests).is_empty(), "{threat}: nothing shows it");
+    }
+}
+
 #[test]
 fn the_readers_see_what_is_meant() {
     let source = "

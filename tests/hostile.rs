@@ -99,3 +99,80 @@ fn w03_a_line_of_the_limit_takes_the_memory_of_the_limit() {
     assert!(grown < LIMIT / 1024 + 6 * 1024, "{grown} KiB");
     host.wait_readable(Duration::ZERO);
 }
+
+/// Lines that a bad server could write, each another one: good ones and odd ones with bytes replaced, left out, put in, cut off.
+fn mutated_lines() -> std::collections::BTreeSet<Vec<u8>> {
+    const LINES: [&str; 9] = [
+        r#"{"jsonrpc":"2.0","id":1,"result":{"a":[1,{"b":null}]}}"#,
+        r#"{"jsonrpc":"2.0","id":"7","error":{"code":-32022,"message":"x","data":{"supported":["2026-07-28"]}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":0.5}}"#,
+        r#"{"jsonrpc":"2.0","method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}"#,
+        r#"{"jsonrpc":"2.0","id":0,"method":"roots/list"}"#,
+        "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":1E5,\"message\":\"\u{8bfb} \\u00e9 \\ud83c\\udf89\"}}",
+        r#"[{"jsonrpc":"2.0","id":1,"result":{}},[],"x",-0.1e+1]"#,
+        "Server started v1.2 \u{1b}[32m(ready)\u{1b}[0m",
+        r#"{"jsonrpc":"2.0","id":9223372036854775808,"result":true,"result":false}"#,
+    ];
+    const BYTES: &[u8] = b"\0\x01\t\r\x1b \"\\/{}[]:,-+.eE09tnfa\x7f\x80\xbf\xc0\xe9\xed\xf0\xff";
+    let mut all = std::collections::BTreeSet::new();
+    for line in LINES.map(str::as_bytes) {
+        for at in 0..line.len() {
+            all.insert(line[..at].to_vec());
+            all.insert([&line[..at], &line[at + 1..]].concat());
+            for byte in BYTES {
+                all.insert([&line[..at], &[*byte], &line[at..]].concat());
+                all.insert([&line[..at], &[*byte], &line[at + 1..]].concat());
+            }
+        }
+    }
+    all
+}
+
+/// Every one of them is one event at most, in the order in which they came, and the server is served before and behind them.
+#[test]
+fn w02_every_mutation_of_a_line_is_one_event_at_most() {
+    let lines = mutated_lines();
+    let scratch = Scratch::new();
+    let marks = |n: usize| format!("{{\"jsonrpc\":\"2.0\",\"method\":\"mark\",\"params\":{n}}}\n").into_bytes();
+    let mut bytes = Vec::new();
+    for (n, line) in lines.iter().enumerate() {
+        bytes.extend_from_slice(line);
+        bytes.push(b'\n');
+        if n % 100 == 99 {
+            bytes.extend(marks(n / 100));
+        }
+    }
+    let file = scratch.data("lines", &bytes);
+    for mode in [MCP_SUPERVISED_MODE_RAW, MCP_SUPERVISED_MODE_MODERN] {
+        let mut host = Host::new();
+        let peer = host.launch(&Spec::demo(&["--raw-lines", &file]).mode(mode));
+        let pid = host.pid(peer);
+        host.call(peer, "behind", "pid", serde_json::json!({}));
+        assert_eq!(host.answer("behind").tool_text(), pid.to_string());
+        let (mut errors, mut messages, mut mark, mut since) = (0, 0, 0, 0);
+        for event in host.seen.iter().filter(|e| e.letter() != "LOG" && e.id != b"\"behind\"") {
+            match event.letter() {
+                "M" if event.method == b"mark" => {
+                    assert_eq!(event.body, mark.to_string().as_bytes());
+                    assert!(since <= 100, "{since} events for 100 lines");
+                    (mark, since) = (mark + 1, 0);
+                    continue;
+                }
+                "M" => messages += 1,
+                "E" => {
+                    errors += 1;
+                    assert!(event.payload.len() < 500);
+                    let _ = event.text();
+                }
+                other => panic!("{other}"),
+            }
+            since += 1;
+        }
+        assert_eq!(mark, lines.len() / 100, "no mark is missing");
+        println!(
+            "{} distinct hostile lines in {mode:?}: {errors} errors, {messages} messages, 0 crashes, hangs or losses",
+            lines.len()
+        );
+        assert!(lines.len() > 30_000 && errors > lines.len() / 2);
+    }
+}

@@ -6,6 +6,8 @@
 mod c;
 #[path = "support/compiler.rs"]
 mod compiler;
+#[path = "support/recorded.rs"]
+mod recorded;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,7 @@ use std::process::Command;
 
 use c::{CHost, compile_by, host_dir, source};
 use compiler::{cxx, have, include_dir, run, shared_library, strict};
+use recorded::Judged;
 use serde_json::{Value, json};
 
 fn demo_server() -> &'static str {
@@ -24,7 +27,8 @@ fn demo_server() -> &'static str {
 fn sees_everything(host: CHost) {
     let older = |version| ["--legacy", version];
     let (oldest, latest, both) = (older("2024-11-05"), older("2025-11-25"), ["--legacy", "2025-11-25", "--dual"]);
-    for output in host.arg(demo_server()).succeeds_with(&[&[], &oldest, &latest, &both]) {
+    let host = recorded::command(demo_server()).iter().fold(host, |host, word| host.arg(word));
+    for output in host.succeeds_with(&[&[], &oldest, &latest, &both]) {
         assert_eq!(output.lines().last(), Some("everything was seen"), "{output}");
     }
 }
@@ -46,8 +50,8 @@ fn cache(name: &str) -> PathBuf {
 /// The lines that a server got, and what they have to be. `_meta` is what the library makes of it, but for what the host gave.
 /// Where lines are collected for the published schemas, these are, too.
 fn wrote_every_call(record: &Path) {
-    if let Some(collected) = std::env::var_os("MCP_SUPERVISED_TEST_RECORDED") {
-        let folder = Path::new(&collected).join("2026-07-28");
+    if let Some(folder) = Judged::Whole.folder() {
+        let folder = folder.join("2026-07-28");
         fs::create_dir_all(&folder).unwrap();
         let name = record.parent().unwrap().file_name().unwrap();
         fs::copy(record, folder.join(name).with_extension("jsonl")).unwrap();

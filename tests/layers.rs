@@ -182,13 +182,16 @@ fn is_character(text: &str, at: usize) -> bool {
     matches!((behind.next(), behind.next()), (Some('\\'), _) | (Some(_), Some('\'')))
 }
 
-/// Takes out the items behind `#[cfg(test)]`, and names the modules among them that are files of their own: by their name, or by
+/// The marks of what is there for tests and fuzzers only.
+const FOR_TESTS: [&str; 3] = ["#[cfg(test)]", "#[cfg(any(test, fuzzing))]", "#[cfg(fuzzing)]"];
+
+/// Takes out the items behind such a mark, and names the modules among them that are files of their own: by their name, or by
 /// the file if an attribute names it.
 fn without_tests(code: &str, text: &str) -> (String, Vec<String>) {
     let mut out = code.to_owned();
     let mut modules = Vec::new();
-    while let Some(start) = out.find("#[cfg(test)]") {
-        let mut at = start + "#[cfg(test)]".len();
+    while let Some((start, mark)) = FOR_TESTS.iter().find_map(|mark| Some((out.find(mark)?, mark.len()))) {
+        let mut at = start + mark;
         let mut file = None;
         loop {
             at += out[at..].len() - out[at..].trim_start().len();

@@ -26,5 +26,6 @@ pub mod stamp;
 pub mod supervisor;
 pub mod time;
 
-#[cfg(test)]
-mod tests;
+#[cfg(any(test, fuzzing))]
+#[cfg_attr(fuzzing, allow(dead_code, missing_docs, clippy::unwrap_used))]
+pub(crate) mod tests;

@@ -16,8 +16,8 @@ mod simd;
 mod structure;
 mod text;
 
-#[cfg(test)]
-mod naive;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod naive;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

@@ -37,7 +37,7 @@ struct Reader<'a> {
 }
 
 /// The envelope, or `None` if the line is not JSON.
-pub(super) fn scan(line: &[u8], checks: Checks) -> Option<Envelope> {
+pub fn scan(line: &[u8], checks: Checks) -> Option<Envelope> {
     std::str::from_utf8(line).ok()?;
     let mut reader = Reader { line, at: 0, checks };
     reader.white();

@@ -177,11 +177,7 @@ fn fr_09_a_last_line_without_its_end() {
         let scratch = Scratch::new();
         let bytes = [&whole.as_bytes()[..end], extra.as_bytes()].concat();
         let mut host = Host::new();
-        let spec = Spec::new("/bin/cat").mode(MCP_SUPERVISED_MODE_MODERN).arg(scratch.data("bytes", &bytes)).restart(
-            MCP_SUPERVISED_NO_RESTART,
-            0,
-            1,
-        );
+        let spec = modern("/bin/cat").arg(scratch.data("bytes", &bytes)).restart(MCP_SUPERVISED_NO_RESTART, 0, 1);
         let peer = host.launch(&spec);
         host.to_the_end(peer);
         let expected = if end == whole.len() { "M D C X" } else { "E D C X" };

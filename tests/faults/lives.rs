@@ -192,10 +192,7 @@ fn lt_11_nothing_stays_behind_a_launcher() {
         let mark = mark();
         let command = format!("'{server}' --ignore-eof --ignore-sigterm -- {mark} <&3 3<&-");
         let mut host = Host::new().stepwise();
-        let spec = Spec::new("/bin/sh")
-            .mode(MCP_SUPERVISED_MODE_MODERN)
-            .arg("-c")
-            .arg(format!("exec 3<&0; {}", script.replace("SERVER", &command)));
+        let spec = modern("/bin/sh").arg("-c").arg(format!("exec 3<&0; {}", script.replace("SERVER", &command)));
         let peer = host.launch(&spec.restart(3, 1, 60_000).stop_grace(50, 50));
         let inner = |host: &mut Host| -> i32 {
             let id = host.ask_tool(peer, "pid", json!({}));
@@ -415,11 +412,8 @@ fn lt_16_restarts_leave_nothing_in_the_host() {
 #[test]
 fn lt_18_a_server_that_hangs_is_waited_for_until_the_deadline_and_ended_by_close() {
     for how in ["stop", "hang", "spin"] {
-        let spec = if how == "spin" {
-            Spec::new("/bin/sh").mode(MCP_SUPERVISED_MODE_MODERN).arg("-c").arg("while :; do :; done")
-        } else {
-            Spec::modern(&[])
-        };
+        let spec =
+            if how == "spin" { modern("/bin/sh").arg("-c").arg("while :; do :; done") } else { Spec::modern(&[]) };
         let spec = spec.timeouts(1_000, 5_000).stop_grace(100, 100);
         let mut server = Served::by(Host::with_manual_clock(), &spec);
         let (peer, pid) = (server.peer, server.pid);

@@ -44,7 +44,7 @@ fn oc_3_an_answer_before_the_write_returns() {
         answer.replace("ID", "2")
     );
     for bytes in [10, 100_000, 4_000_000] {
-        let spec = Spec::new("/bin/sh").mode(MCP_SUPERVISED_MODE_MODERN).arg("-c").arg(&script);
+        let spec = modern("/bin/sh").arg("-c").arg(&script);
         let mut server = Served::by(Host::new(), &spec);
         let ids = [0; 2].map(|_| server.asks("x", json!({"pad": "p".repeat(bytes)})));
         for id in ids {

@@ -152,6 +152,11 @@ impl Served {
     }
 }
 
+/// Any program, taken for a server of the newest revision.
+pub fn modern(program: impl AsRef<[u8]>) -> Spec {
+    Spec::new(program).mode(MCP_SUPERVISED_MODE_MODERN)
+}
+
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -53,7 +53,7 @@ fn sp_01_a_command_that_is_not_there() {
     // SAFETY: an empty text and a place for the result.
     assert_eq!(unsafe { mcp_supervised_spec_new(std::ptr::null(), 0, &mut spec) }, INVALID, "an empty command");
 
-    let spec = Spec::new(scratch.link("server")).mode(MCP_SUPERVISED_MODE_MODERN).restart(2, 1, 60_000);
+    let spec = modern(scratch.link("server")).restart(2, 1, 60_000);
     let mut server = Served::by(Host::new(), &spec);
     server.goes_on();
     scratch.remove("server");
@@ -257,7 +257,7 @@ fn sp_06_arguments_arrive_as_they_are() {
     });
     let scratch = Scratch::new();
     for name in ["with space", "$(id)", "a;b", "\u{65e5}", "'q'", "*"] {
-        let mut server = Served::by(Host::new(), &Spec::new(scratch.link(name)).mode(MCP_SUPERVISED_MODE_MODERN));
+        let mut server = Served::by(Host::new(), &modern(scratch.link(name)));
         server.goes_on();
         assert_eq!(report(&mut server, "args", json!({}))[0], scratch.name(name));
     }

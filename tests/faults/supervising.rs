@@ -343,14 +343,7 @@ fn sv_14_a_slow_start_is_waited_for() {
     let scratch = Scratch::new();
     let (gate, record) = (scratch.name("gate"), scratch.name("record"));
     let script = "while [ ! -e \"$0\" ]; do sleep 0.01; done; exec \"$@\"";
-    let spec = Spec::new("/bin/sh")
-        .mode(MCP_SUPERVISED_MODE_MODERN)
-        .arg("-c")
-        .arg(script)
-        .arg(&gate)
-        .arg(demo_server())
-        .arg("--record")
-        .arg(&record);
+    let spec = modern("/bin/sh").arg("-c").arg(script).arg(&gate).arg(demo_server()).arg("--record").arg(&record);
     let mut server = Served::by(Host::with_manual_clock(), &spec);
     let peer = server.peer;
     let timeout = options(|o| o.timeout_ms = 1_000);

@@ -16,6 +16,9 @@ use crate::compiler::{cc, link, run, scratch, strict};
 /// What only a hang reaches.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// A program and its options, with blanks between them, in which every host is run: `./tests/all --sanitize` names valgrind.
+const UNDER: &str = "MCP_SUPERVISED_TEST_UNDER";
+
 /// A compiled host in a directory of its own, which goes when this is dropped.
 pub struct CHost {
     dir: PathBuf,
@@ -54,7 +57,12 @@ pub fn compile_by(mut compiler: Command, paths: &[&str], options: &[String]) -> 
     compiler.args(["-g", "-pthread", "-o"]).arg(&program).args(paths.iter().map(|path| source(path))).args(options);
     link(&mut compiler, &dir);
     run(&mut compiler);
-    CHost { dir, source: source(paths[0]), command: Command::new(program) }
+    let host = CHost { dir, source: source(paths[0]), command: Command::new(program) };
+    let under = std::env::var(UNDER).unwrap_or_default();
+    match under.split_whitespace().collect::<Vec<_>>()[..] {
+        [] => host,
+        [program, ref options @ ..] => host.under(program, options),
+    }
 }
 
 #[allow(dead_code, reason = "each test file uses its part")]

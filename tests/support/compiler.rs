@@ -55,9 +55,13 @@ pub fn run(command: &mut Command) -> String {
     out.into_owned()
 }
 
+/// More options for the compiler, with blanks between them: `./tests/all --sanitize` has hosts checked by it.
+const MORE_OPTIONS: &str = "MCP_SUPERVISED_TEST_CFLAGS";
+
 /// A compiler call with every warning an error.
 pub fn strict(compiler: &str, standard: &str) -> Command {
     let mut command = Command::new(compiler);
+    command.args(env::var(MORE_OPTIONS).unwrap_or_default().split_whitespace());
     command.arg(format!("-std={standard}")).args(["-Wall", "-Wextra", "-Werror", "-pedantic"]);
     command.arg("-I").arg(include_dir());
     command

@@ -177,7 +177,7 @@ impl Client {
     }
 
     /// Whether every table is empty.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn holds_nothing(&self) -> bool {
         self.in_flight() == 0
             && self.tokens.is_empty()

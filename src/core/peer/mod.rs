@@ -161,19 +161,19 @@ impl Peer {
     }
 
     /// Bytes of buffer that its lines hold.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn pinned(&self) -> usize {
         self.pinned.get()
     }
 
     /// Requests and streams that have no completion yet.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn in_flight(&self) -> usize {
         self.client.as_deref().map_or(0, Client::in_flight)
     }
 
     /// Whether the client holds anything for anybody.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn holds_nothing(&self) -> bool {
         self.client.as_deref().is_none_or(Client::holds_nothing)
     }

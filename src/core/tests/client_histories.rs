@@ -10,56 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
+use super::client_steps::{Shape, Step, finish, play, shaped};
 use super::client_world::{ASKS, ClientWorld};
 use crate::core::budget::MaxRestarts;
-use crate::core::peer::StateName;
-use crate::core::policy::{ClientPolicy, Limits, Mode, Policy};
-use crate::core::time::ms;
+use crate::core::policy::{Mode, Policy};
 
-/// One thing that happens.
-#[derive(Debug, Clone, Copy)]
-enum Step {
-    Start,
-    Request {
-        ask: usize,
-        times: usize,
-        progress: bool,
-        verbatim: bool,
-    },
-    Listen,
-    Notify,
-    Send,
-    Cancel(usize),
-    Close,
-    Serves,
-    /// The server reads so much and answers one thing.
-    Reads(usize),
-    Answers {
-        pick: usize,
-        how: usize,
-    },
-    Note,
-    LetsGo(u8),
-    Exits {
-        with_pipes: bool,
-    },
-    /// The server does what makes its connection serve.
-    Hands(usize),
-    /// The server reads everything and leaves without a word.
-    Leaves,
-    Responds(usize),
-    /// A death and what leads to the next life.
-    NextLife(usize),
-    Turn(usize),
-    Poll(usize),
-    Settle,
-    Advance {
-        millis: u64,
-        step_by_step: bool,
-    },
-    SpawnsFail(bool),
-    Shutdown(u64),
-}
 use Step::*;
 
 fn step() -> impl Strategy<Value = Step> {
@@ -108,96 +63,19 @@ fn any_policy() -> impl Strategy<Value = Policy> {
             (retry, shed, rediscover, max_in_flight, has_extensions),
             mode,
         )| {
-            // Nobody else says when a connection serves that has to find it out.
-            let serves_at_once = serves_at_once || mode != Mode::Modern;
-            let capabilities = if has_extensions { r#"{"roots":{},"extensions":{"x":{}}}"# } else { "{}" }.to_owned();
-            Policy {
-                mode,
+            shaped(Shape {
                 max_restarts,
                 serves_at_once,
-                restart_delay: ms(20),
-                restart_window: ms(1_000),
-                close_grace: ms(300),
-                kill_grace: ms(200),
-                exit_drain: ms(50),
-                start_timeout: ms(1_500),
-                limits: Limits {
-                    event_queue,
-                    outbound_bytes: 2_000,
-                    frame_bytes: 4_000,
-                    log_lines: 5,
-                    ..Limits::default()
-                },
-                client: ClientPolicy {
-                    retry,
-                    shed,
-                    rediscover,
-                    max_in_flight,
-                    has_extensions,
-                    capabilities,
-                    log_level: retry.then(|| "info".to_owned()),
-                    idle_timeout: ms(200),
-                    max_timeout: ms(500),
-                    probe_timeout: ms(100),
-                    ..ClientPolicy::default()
-                },
-            }
+                event_queue,
+                retry,
+                shed,
+                rediscover,
+                max_in_flight,
+                has_extensions,
+                mode,
+            })
         },
     )
-}
-
-fn play(world: &mut ClientWorld, step: Step) {
-    match step {
-        Start => world.start(),
-        Request { ask, times, progress, verbatim } => world.request(ask, times, progress, verbatim),
-        Listen => world.listen(),
-        Notify => world.notify(),
-        Send => world.send(),
-        Cancel(pick) => world.cancel(pick),
-        Close => world.close(),
-        Serves => world.serves(),
-        Reads(bytes) => world.reads(bytes),
-        Answers { pick, how } => world.answers(pick, how),
-        Note => world.writes_note(),
-        LetsGo(end) => world.lets_go(end),
-        Exits { with_pipes } => world.exits(with_pipes),
-        Hands(pick) => world.shakes_hands(pick),
-        Leaves => world.leaves(),
-        Responds(pick) => world.responds(pick),
-        NextLife(pick) => {
-            world.exits(true);
-            world.serve(usize::MAX);
-            world.poll(usize::MAX);
-            world.advance(25, true);
-            world.poll(usize::MAX);
-            world.serves();
-            world.shakes_hands(pick);
-            world.reads(usize::MAX);
-            world.answers(0, 0);
-            world.serve(usize::MAX);
-        }
-        Turn(frames) => world.serve(frames),
-        Poll(most) => world.poll(most),
-        Settle => world.settle(),
-        Advance { millis, step_by_step } => world.advance(millis, step_by_step),
-        SpawnsFail(fail) => world.spawns_fail = fail,
-        Shutdown(grace) => world.shutdown(grace),
-    }
-}
-
-/// Lets everything come to its end.
-fn finish(world: &mut ClientWorld) {
-    world.shutdown(0);
-    for rounds in 0.. {
-        assert!(rounds < 100, "there is no end: {}", world.history());
-        world.settle();
-        if !world.has_process() && world.is_final() {
-            break;
-        }
-        world.advance(50, false);
-    }
-    assert_eq!(world.state(), StateName::Closed);
-    world.assert_over();
 }
 
 #[test]

@@ -53,7 +53,8 @@ pub struct Schema {
     request: Validator,
     notification: Validator,
     response: Option<Validator>,
-    error: Option<Validator>,
+    /// What a response with an error is, where the schema does not count it among the responses.
+    refusal: Option<Validator>,
     /// What the params of any request are; the older revisions ask for nothing.
     params: Option<Validator>,
 }
@@ -101,11 +102,7 @@ impl Schema {
             notification: compile("JSONRPCNotification")?,
             // From 2026-07-28 on a client answers nothing.
             response: if methods_have_handshake(definitions) { Some(compile("JSONRPCResponse")?) } else { None },
-            // The older ones call a response what is a result.
-            error: match ["JSONRPCErrorResponse", "JSONRPCError"].into_iter().find(|name| is_known(name)) {
-                Some(name) => Some(compile(name)?),
-                None => None,
-            },
+            refusal: if is_known("JSONRPCError") { Some(compile("JSONRPCError")?) } else { None },
             params: if is_known("RequestParams") { Some(compile("RequestParams")?) } else { None },
         })
     }
@@ -115,8 +112,8 @@ impl Schema {
         let line: Value = serde_json::from_slice(line).map_err(|error| format!("not JSON: {error}"))?;
         let Some(method) = line["method"].as_str() else {
             let response = self.response.as_ref().ok_or(format!("no client of {} writes this", self.revision))?;
-            let error = self.error.as_ref().filter(|_| line.get("error").is_some());
-            check(error.unwrap_or(response), &line)?;
+            let refusal = self.refusal.as_ref().filter(|_| line.get("error").is_some());
+            check(refusal.unwrap_or(response), &line)?;
             return Ok(Line::Built("(response)".to_owned()));
         };
         let is_request = line.get("id").is_some();

@@ -105,6 +105,20 @@ fn answers_are_for_the_older_revisions() {
 }
 
 #[test]
+fn a_client_may_refuse_in_every_older_revision() {
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
+        let Some(schema) = schema(revision) else { return };
+        let refusal = json!({"jsonrpc": "2.0", "id": 0, "error": {"code": -1, "message": "no"}});
+        assert_eq!(judge(&schema, &refusal, Judged::Whole), Ok(Line::Built("(response)".to_owned())), "{revision}");
+        for bad in [json!({"code": -1}), json!({"code": "x", "message": "no"}), json!(1)] {
+            let mut line = refusal.clone();
+            line["error"] = bad.clone();
+            assert!(judge(&schema, &line, Judged::Whole).is_err(), "{revision}: {bad}");
+        }
+    }
+}
+
+#[test]
 fn nothing_passes_by_being_empty() {
     let mut methods: BTreeMap<String, usize> =
         AT_LEAST.iter().map(|(method, least)| ((*method).to_owned(), *least)).collect();
