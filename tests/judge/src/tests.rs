@@ -97,6 +97,10 @@ fn answers_are_for_the_older_revisions() {
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let Some(schema) = schema(revision) else { return };
         assert!(judge(&schema, &answer, Judged::Whole).is_ok(), "{revision}");
+        let refusal = json!({"jsonrpc": "2.0", "id": 4, "error": {"code": -32601, "message": "no"}});
+        assert!(judge(&schema, &refusal, Judged::Whole).is_ok(), "{revision}");
+        let no_text = json!({"jsonrpc": "2.0", "id": 4, "error": {"code": -32601}});
+        assert!(judge(&schema, &no_text, Judged::Whole).is_err(), "{revision}");
         let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}});
         assert!(judge(&schema, &list, Judged::Whole).is_ok(), "{revision}");
         let bad = json!({"jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": {"uri": 1}});
