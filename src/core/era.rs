@@ -38,9 +38,15 @@ impl Revision {
     }
 }
 
-/// Whether a version that a server names is of the present era: dates compare as texts.
+/// Whether a version that a server names is of the present era: dates compare as texts. What is no date ("DRAFT-2026-v1", as
+/// servers of unfinished revisions call them) tells nothing of the era.
 pub fn is_modern(version: &str) -> bool {
-    version >= PROTOCOL_VERSION
+    let is_date = version.len() == PROTOCOL_VERSION.len()
+        && version.bytes().zip(PROTOCOL_VERSION.bytes()).all(|(byte, pattern)| match pattern {
+            b'-' => byte == b'-',
+            _ => byte.is_ascii_digit(),
+        });
+    is_date && version >= PROTOCOL_VERSION
 }
 
 /// What a connection speaks.
@@ -78,5 +84,8 @@ mod tests {
         assert!(Revision::ALL.is_sorted_by(|a, b| a > b));
         assert_eq!(Revision::of("2026-07-28"), None);
         assert!(is_modern("2026-07-28") && is_modern("2027-01-01") && !is_modern("1999-01-01"));
+        for no_date in ["", "DRAFT-2026-v1", "draft", "latest", "9", "2026-07-28-rc1", "2026_07_28", "2026-07-2x"] {
+            assert!(!is_modern(no_date), "{no_date}");
+        }
     }
 }

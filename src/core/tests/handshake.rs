@@ -13,7 +13,7 @@ use crate::core::peer::StateName;
 use crate::core::policy::{ClientPolicy, Mode, Policy};
 use crate::core::time::ms;
 
-fn of(mode: Mode) -> Policy {
+pub fn of(mode: Mode) -> Policy {
     let client = ClientPolicy { probe_timeout: ms(1_000), ..ClientPolicy::default() };
     Policy { mode, max_restarts: MaxRestarts::Limited(2), client, ..policy() }
 }
@@ -34,7 +34,7 @@ fn welcome(version: &str) -> Value {
 }
 
 /// A peer of a server of an older revision, which serves.
-fn legacy(policy: Policy, version: &str) -> Caller {
+pub fn legacy(policy: Policy, version: &str) -> Caller {
     let mut caller = begun(Policy { mode: Mode::Legacy, ..policy });
     caller.results("mcp-supervised-1", welcome(version));
     caller.reads();
@@ -128,6 +128,11 @@ fn z01_our_version_is_asked_for_once_more_and_no_oftener() {
     let mut caller = begun(of(Mode::Auto));
     caller.errs_version("mcp-supervised-1", &["2027-01-01", "2025-11-25"]);
     assert_eq!((caller.state(), caller.reads()), (StateName::Ending, String::new()));
+
+    // A name that is no date is nothing that a server of an older revision could not have.
+    let mut caller = begun(of(Mode::Auto));
+    caller.errs_version("mcp-supervised-1", &["DRAFT-2026-v1", "2025-11-25"]);
+    assert_eq!(caller.reads(), "mcp-supervised-2 initialize");
 }
 
 #[test]
