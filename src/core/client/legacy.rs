@@ -1,52 +1,24 @@
-//! A server of an older revision: what it asks its client (Z4), the streams it does not know, made of its resource subscriptions
-//! and its unasked notifications (Z3), and the requests of the library's own that this takes. One of these exists while such
-//! a server is spoken to, and nothing of it outlives the connection but the streams' ids.
+//! A server of an older revision: the streams it does not know, made of its resource subscriptions and its unasked notifications
+//! (Z3), and the requests of the library's own that this takes. One of these exists while such a server is spoken to, and nothing
+//! of it outlives the connection but the streams' ids.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::asked::FIRST_TOKEN;
 use super::emulation::{self, KINDS};
 use super::handshake::Answered;
-use super::inbound::{Inbound, Moment, plain, tell};
+use super::inbound::{Inbound, Moment, tell};
 use super::known::Known;
 use super::{Client, Out, Place, Wire};
 use crate::core::era::{Revision, Spoken};
 use crate::core::error::Refusal;
 use crate::core::event::{Answer, Event, Fault, To, flag};
-use crate::core::log::{Level, escape_into};
 use crate::core::message::MessageKind;
-use crate::core::stamp::{Meta, Params, each_pair, member, push_flat, quoted, text_member};
-use crate::scan::{self, Checks, unescape_eq};
+use crate::core::stamp::{Meta, each_pair, quoted, text_member};
+use crate::scan::unescape_eq;
 
-/// Tokens begin here: no request or stream ever gets such an id, so neither is taken for the other, and a double still holds them.
-const FIRST_TOKEN: u64 = 1 << 52;
-/// The longest id of a request of a server that is kept until it is answered.
-const ID_BYTES: usize = 1024;
 /// The longest error of a server that is kept until its stream ends with it.
 const ERROR_BYTES: usize = 64 << 10;
-
-/// What a host answers a request of the server with.
-#[derive(Debug, Clone, Copy)]
-pub enum Reply<'a> {
-    /// The text of a JSON object.
-    Result(&'a [u8]),
-    /// An error.
-    Error {
-        /// Its code.
-        code: i64,
-        /// Its message.
-        message: &'a str,
-        /// The JSON text of its data, empty for none.
-        data: &'a [u8],
-    },
-}
-
-/// A request of the library's own that runs beside those of the host.
-#[derive(Debug, PartialEq, Eq)]
-enum Own {
-    Subscribe(String),
-    /// Nothing depends on its answer.
-    Other,
-}
 
 /// A resource that streams want to hear of.
 #[derive(Debug)]
@@ -74,18 +46,23 @@ pub struct Legacy {
     /// Which lists it tells changes of, and whether it takes subscriptions.
     kinds: [bool; 3],
     subscribes: bool,
-    own: HashMap<u64, Own>,
+    /// The library's own requests that ask for a resource.
+    own: HashMap<u64, String>,
+    /// Those of its requests on whose answers nothing depends.
+    others: HashSet<u64>,
     subscriptions: BTreeMap<String, Subscription>,
     streams: BTreeMap<u64, Wants>,
     /// URIs nobody wants any more, and which the server is not told of yet.
     left: Vec<String>,
     /// Requests of the server that wait for the host: the raw text of their ids.
-    asked: BTreeMap<u64, Box<[u8]>>,
+    pub(super) asked: BTreeMap<u64, Box<[u8]>>,
+    /// The same by the ids as they are spelled plainly, for requests that the server takes back.
+    pub(super) asked_ids: BTreeSet<(Box<[u8]>, u64)>,
     /// Older tokens belong to connections that are gone.
-    first_token: u64,
+    pub(super) first_token: u64,
     /// What the library answers itself as soon as it may be told: discovers and acknowledgements.
     due: Vec<u64>,
-    refusals: u64,
+    pub(super) refusals: u64,
 }
 
 impl Legacy {
@@ -120,16 +97,19 @@ impl Client {
             kinds: KINDS.map(|kind| known.declares(kind.capability, Some("listChanged"))),
             subscribes: known.declares("resources", Some("subscribe")),
             own: HashMap::new(),
+            others: HashSet::new(),
             subscriptions: BTreeMap::new(),
             streams: BTreeMap::new(),
             left: Vec::new(),
             asked: BTreeMap::new(),
+            asked_ids: BTreeSet::new(),
             first_token: self.next_token,
             due: Vec::new(),
             refusals: 0,
         }));
         if let Some(level) = self.policy.log_level.clone().filter(|_| known.declares("logging", None)) {
-            self.ask(wire, "logging/setLevel", &format!("{{\"level\":{}}}", quoted(&level)), Own::Other);
+            let (own, _) = self.ask(wire, "logging/setLevel", &format!("{{\"level\":{}}}", quoted(&level)));
+            self.nobody_waits_for(own);
         }
         self.learn(known)
     }
@@ -140,13 +120,10 @@ impl Client {
     }
 
     /// Writes a request of the library's own; its number and that of its line.
-    fn ask(&mut self, wire: &mut Wire<'_>, method: &str, params: &str, what: Own) -> (u64, u64) {
+    fn ask(&mut self, wire: &mut Wire<'_>, method: &str, params: &str) -> (u64, u64) {
         let id = quoted(&self.own_id());
         let line = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{params}}}\n");
         let number = wire.push(line.into_bytes());
-        if let Some(legacy) = &mut self.legacy {
-            legacy.own.insert(self.own, what);
-        }
         (self.own, number)
     }
 
@@ -227,9 +204,10 @@ impl Client {
                 }
                 None => {
                     let params = format!("{{\"uri\":{}}}", quoted(&uri));
-                    let asked = self.ask(wire, "resources/subscribe", &params, Own::Subscribe(uri.clone()));
+                    let asked = self.ask(wire, "resources/subscribe", &params);
                     let subscription = Subscription { streams: BTreeSet::from([id]), asked: Some(asked) };
                     if let Some(legacy) = &mut self.legacy {
+                        legacy.own.insert(asked.0, uri.clone());
                         legacy.subscriptions.insert(uri.clone(), subscription);
                     }
                     true
@@ -252,22 +230,43 @@ impl Client {
 
     /// Tells the server of what nobody wants to hear of any more.
     pub(super) fn unsubscribe(&mut self, wire: &mut Wire<'_>) {
-        let left = self.legacy.as_deref_mut().map(|legacy| std::mem::take(&mut legacy.left)).unwrap_or_default();
-        for uri in left {
-            let Some(legacy) = self.legacy.as_deref_mut() else { return };
-            let Some(subscription) = legacy.subscriptions.remove(&uri) else { continue };
-            if let Some((own, line)) = subscription.asked {
-                // Its answer is nobody's any more.
-                legacy.own.insert(own, Own::Other);
-                if wire.outbox.take_back(line) {
-                    legacy.own.remove(&own);
-                    continue;
-                }
-            }
-            if !wire.quiet {
-                self.ask(wire, "resources/unsubscribe", &format!("{{\"uri\":{}}}", quoted(&uri)), Own::Other);
+        let Some(legacy) = self.legacy.as_deref_mut().filter(|legacy| !legacy.left.is_empty()) else { return };
+        let mut gone = Vec::new();
+        for uri in std::mem::take(&mut legacy.left) {
+            if let Some(subscription) = legacy.subscriptions.remove(&uri) {
+                gone.push((uri, subscription.asked));
             }
         }
+        // One pass for all of them: a stream may have had a great many.
+        let mut begun: Vec<u64> = gone.iter().filter_map(|(_, asked)| asked.map(|(_, line)| line)).collect();
+        begun.sort_unstable();
+        wire.outbox.take_back_all(&mut begun);
+        for (uri, asked) in gone {
+            if let Some((own, line)) = asked {
+                // Its answer is nobody's any more, if there will be one at all.
+                if let Some(legacy) = self.legacy.as_deref_mut() {
+                    legacy.own.remove(&own);
+                }
+                if begun.binary_search(&line).is_err() {
+                    continue;
+                }
+                self.nobody_waits_for(own);
+            }
+            if !wire.quiet {
+                let (own, _) = self.ask(wire, "resources/unsubscribe", &format!("{{\"uri\":{}}}", quoted(&uri)));
+                self.nobody_waits_for(own);
+            }
+        }
+    }
+
+    /// Notes a request of the library's own on whose answer nothing depends. A server that never answers them must not make
+    /// this grow: past the bound a late answer is logged instead.
+    fn nobody_waits_for(&mut self, own: u64) {
+        let Some(legacy) = self.legacy.as_deref_mut() else { return };
+        if legacy.others.len() >= self.policy.max_in_flight {
+            legacy.others.clear();
+        }
+        legacy.others.insert(own);
     }
 
     /// Forgets what a stream had of such a server.
@@ -280,8 +279,7 @@ impl Client {
     /// The answer to a request of the library's own. Says whether it was one.
     pub(super) fn own_answered(&mut self, out: &mut Out<'_>, answered: Answered<'_>, own: u64) -> bool {
         let Some(legacy) = self.legacy.as_deref_mut() else { return false };
-        let Some(what) = legacy.own.remove(&own) else { return false };
-        let Own::Subscribe(uri) = what else { return true };
+        let Some(uri) = legacy.own.remove(&own) else { return legacy.others.remove(&own) };
         let Some(subscription) = legacy.subscriptions.get_mut(&uri) else { return true };
         subscription.asked = None;
         let error = match answered {
@@ -330,6 +328,10 @@ impl Client {
             return push_made(out, MessageKind::RemoteError, line, to);
         }
         let line = emulation::acknowledged(id, wants.kinds, &uris);
+        if let Some(wants) = self.legacy.as_deref_mut().and_then(|legacy| legacy.streams.get_mut(&id)) {
+            // It ended nothing, so nobody needs it any more.
+            wants.error = None;
+        }
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.acknowledged = true;
         self.unacknowledged.retain(|(_, stream)| *stream != id);
@@ -387,133 +389,6 @@ impl Client {
         all.filter(|id| self.streams.get(id).is_some_and(|stream| stream.acknowledged)).collect()
     }
 
-    // ---- requests of the server ----
-
-    /// A request of the server (Z4).
-    pub(super) fn asked_by_server(&mut self, moment: &mut Moment<'_, '_>, out: &mut Out<'_>, message: Inbound<'_>) {
-        let line = message.frame.bytes();
-        let (Some(method), Some(id)) = (message.parts.method, message.parts.id) else { return };
-        let (quoted_method, id) = ([b"\"", method.of(line), b"\""].concat(), id.of(line));
-        let method: String = serde_json::from_slice(&quoted_method).unwrap_or_default();
-        let answer = |code: i64, text: &str| {
-            let error = format!(",\"error\":{{\"code\":{code},\"message\":{}}}}}\n", quoted(text));
-            [b"{\"jsonrpc\":\"2.0\",\"id\":", id, error.as_bytes()].concat()
-        };
-        let reply = if method == "ping" {
-            Some([b"{\"jsonrpc\":\"2.0\",\"id\":", id, b",\"result\":{}}\n"].concat())
-        } else if id.len() > ID_BYTES {
-            Some(answer(-32600, "the id is too long"))
-        } else if !self.may_ask(&method) {
-            Some(answer(-32601, "the client does not declare the capability for this"))
-        } else if moment.shed {
-            Some(answer(-32000, "the client does not keep up"))
-        } else if self.legacy.as_deref().is_some_and(|legacy| legacy.asked.len() >= self.policy.max_in_flight) {
-            Some(answer(-32000, "the client has too many requests of the server to answer"))
-        } else {
-            None
-        };
-        if let Some(reply) = reply {
-            let told = moment.wire.as_deref_mut().is_some_and(|wire| wire.reply(reply));
-            if !told || method != "ping" {
-                self.note_refusal(out, &method, told);
-            }
-            return;
-        }
-        let token = self.next_token;
-        self.next_token += 1;
-        if let Some(legacy) = &mut self.legacy {
-            legacy.asked.insert(token, id.into());
-        }
-        tell(out, message, To { request: token, ..To::default() });
-    }
-
-    /// Whether a server may ask that of this client: what its capabilities declare. Methods the protocol does not have come with
-    /// an extension of it.
-    fn may_ask(&self, method: &str) -> bool {
-        let declares = |names: &[&str]| {
-            names.iter().any(|name| {
-                member(self.policy.capabilities.as_bytes(), name).is_some_and(|value| value.get() != "null")
-            })
-        };
-        match method {
-            "roots/list" => declares(&["roots"]),
-            "sampling/createMessage" => declares(&["sampling"]),
-            "elicitation/create" => declares(&["elicitation"]),
-            _ if method.starts_with("tasks/") => declares(&["tasks"]),
-            _ => declares(&["experimental", "extensions"]),
-        }
-    }
-
-    fn note_refusal(&mut self, out: &mut Out<'_>, method: &str, told: bool) {
-        let Some(legacy) = self.legacy.as_deref_mut() else { return };
-        legacy.refusals += 1;
-        if legacy.refusals == 1 || legacy.refusals.is_multiple_of(100) {
-            let mut text = "a request of the server was ".to_owned();
-            text += if told { "refused by the library: " } else { "not answered, since it cannot be told: " };
-            escape_into(&mut text, method.as_bytes(), 64);
-            out.log(Level::Warning, format!("{text} ({} so far)", legacy.refusals));
-        }
-    }
-
-    /// The token of a request that the server takes back: it cannot be answered any more.
-    fn taken_back(&mut self, params: &[u8]) -> Option<u64> {
-        let id = member(params, "requestId")?.get().as_bytes();
-        let legacy = self.legacy.as_deref_mut()?;
-        let token = legacy.asked.iter().find(|(_, asked)| plain(asked) == plain(id)).map(|(token, _)| *token)?;
-        legacy.asked.remove(&token);
-        Some(token)
-    }
-
-    /// Whether a token can be answered.
-    fn check_token(&self, token: u64) -> Answer {
-        let first = self.legacy.as_deref().map_or(self.next_token, |legacy| legacy.first_token);
-        if (FIRST_TOKEN..first).contains(&token) {
-            return Err(Refusal::Closed("the connection that asked this is gone"));
-        }
-        match self.legacy.as_deref() {
-            None => Err(Refusal::Unsupported("a server of this revision never asks its client")),
-            Some(legacy) if legacy.asked.contains_key(&token) => Ok(()),
-            Some(_) => Err(Refusal::NoRequest),
-        }
-    }
-
-    /// Answers a request of the server.
-    pub fn respond(&mut self, wire: &mut Wire<'_>, token: u64, reply: Reply<'_>) -> Answer {
-        self.check_token(token)?;
-        let Some(legacy) = self.legacy.as_deref_mut() else { return Err(Refusal::NoRequest) };
-        let Some(id) = legacy.asked.get(&token) else { return Err(Refusal::NoRequest) };
-        let mut line = [b"{\"jsonrpc\":\"2.0\",\"id\":", &**id].concat();
-        match reply {
-            Reply::Result(result) => {
-                Params::check(result).map_err(|text| Refusal::Invalid(text.replacen("params", "the result", 1)))?;
-                line.extend_from_slice(b",\"result\":");
-                let result = result.trim_ascii();
-                push_flat(&mut line, if result.is_empty() { b"{}" } else { result });
-            }
-            Reply::Error { code, message, data } => {
-                line.extend_from_slice(
-                    format!(",\"error\":{{\"code\":{code},\"message\":{}", quoted(message)).as_bytes(),
-                );
-                let data = data.trim_ascii();
-                if !data.is_empty() {
-                    scan::scan(data, Checks::Grammar)
-                        .map_err(|defect| Refusal::Invalid(format!("data is not JSON: {defect}")))?;
-                    line.extend_from_slice(b",\"data\":");
-                    push_flat(&mut line, data);
-                }
-                line.push(b'}');
-            }
-        }
-        line.extend_from_slice(b"}\n");
-        let build = |into: &mut Vec<u8>| {
-            into.extend_from_slice(&line);
-            Ok(())
-        };
-        wire.push_within("the answer is", line.len(), build, |_| Ok(()))?;
-        legacy.asked.remove(&token);
-        Ok(())
-    }
-
     // ---- the end of the connection ----
 
     /// The connection is over: what was only of it is gone. Streams keep what they want in their filters.
@@ -521,13 +396,21 @@ impl Client {
         let given = self.next_token;
         if let Some(legacy) = &mut self.legacy {
             legacy.own.clear();
+            legacy.others.clear();
             legacy.subscriptions.clear();
             legacy.streams.clear();
             legacy.left.clear();
             legacy.asked.clear();
+            legacy.asked_ids.clear();
             legacy.due.clear();
             legacy.first_token = given;
         }
+    }
+
+    /// Requests of the library's own whose answers nobody waits for.
+    #[cfg(test)]
+    pub fn owed_to_nobody(&self) -> usize {
+        self.legacy.as_deref().map_or(0, |legacy| legacy.own.len() + legacy.others.len() - legacy.subscriptions.len())
     }
 
     /// Whether nothing is held for anybody.
@@ -538,6 +421,7 @@ impl Client {
                 && legacy.streams.is_empty()
                 && legacy.left.is_empty()
                 && legacy.asked.is_empty()
+                && legacy.asked_ids.is_empty()
                 && legacy.due.is_empty()
         })
     }

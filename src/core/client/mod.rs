@@ -2,6 +2,7 @@
 //! server. Rules R, T and S. It holds nothing of a connection; what it writes goes into the outbox it is handed, and what it
 //! tells into the queue.
 
+pub mod asked;
 pub mod emulation;
 pub mod handshake;
 pub mod inbound;
@@ -21,9 +22,9 @@ use super::requests::{Bound, Requests, Timeouts};
 use super::stamp::{self, Meta, PROTOCOL_VERSION, Params, Stamp};
 use super::time::{NEVER, Nanos, after, to_ms};
 use crate::scan::{self, Checks};
+pub use asked::Reply;
 use known::Known;
 use legacy::Legacy;
-pub use legacy::Reply;
 use methods::{LISTEN, Method};
 use wire::check_length;
 pub use wire::{Out, Wire};

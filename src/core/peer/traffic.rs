@@ -146,6 +146,12 @@ impl Peer {
         self.spoken
     }
 
+    /// Requests of the library's own whose answers nobody waits for.
+    #[cfg(test)]
+    pub fn owed_to_nobody(&self) -> usize {
+        self.client.as_deref().map_or(0, Client::owed_to_nobody)
+    }
+
     /// Whether a request's deadline passed, so that stdout is to be read before it is judged (R4).
     pub fn judges(&self, now: u64) -> bool {
         self.client.as_deref().is_some_and(|client| client.judges(now))

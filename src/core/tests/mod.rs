@@ -42,6 +42,8 @@ mod matrix;
 #[cfg(test)]
 mod retry;
 #[cfg(test)]
+mod session;
+#[cfg(test)]
 mod shutdown;
 #[cfg(test)]
 mod streams;

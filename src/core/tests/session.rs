@@ -1,0 +1,120 @@
+//! What is kept of a server of an older revision while it is spoken to, however much that is: Z3 and Z4.
+
+use serde_json::json;
+
+use super::caller::Caller;
+use super::handshake::{legacy, of};
+use crate::core::policy::Mode;
+
+/// Opens a stream of resources; its id.
+fn listens(caller: &mut Caller, uris: &[String]) -> u64 {
+    let (now, id) = (caller.now, caller.id());
+    let filter = json!({"resourceSubscriptions": uris}).to_string();
+    let stream = caller.sup.listen(now, id, filter.as_bytes(), 0).unwrap();
+    caller.act();
+    stream
+}
+
+fn cancels(caller: &mut Caller, stream: u64) {
+    let (now, id) = (caller.now, caller.id());
+    caller.sup.cancel(now, id, stream, "enough").unwrap();
+    caller.act();
+}
+
+/// Every event that is queued, as its kind and whether it completes; ids are not those that the driver counts.
+fn told(caller: &mut Caller) -> usize {
+    std::iter::from_fn(|| caller.sup.next_event()).count()
+}
+
+#[test]
+fn z03_a_stream_of_a_great_many_resources_is_let_go_of() {
+    let mut policy = of(Mode::Legacy);
+    policy.limits.outbound_bytes = 64 << 20;
+    let mut caller = legacy(policy, "2025-11-25");
+    let uris: Vec<String> = (0..10_000).map(|number| format!("mem://{number}")).collect();
+    let stream = listens(&mut caller, &uris);
+    // The pipe took a little of it: that much was asked, and is taken back.
+    let read = caller.reads_bytes(1_000).matches("resources/subscribe").count();
+    assert!(read > 5);
+    cancels(&mut caller, stream);
+    let lines = caller.reads();
+    assert_eq!(lines.matches("resources/subscribe").count(), 1, "the line that was begun");
+    assert_eq!(lines.matches("resources/unsubscribe").count(), read + 1);
+    assert_eq!(told(&mut caller), 1);
+    assert_eq!(caller.queued(), 0);
+}
+
+#[test]
+fn z03_a_resource_is_let_go_of_with_the_last_stream_that_wants_it() {
+    let mut caller = legacy(of(Mode::Legacy), "2025-11-25");
+    let (a, b) = ("mem://a".to_owned(), "mem://b".to_owned());
+    let first = listens(&mut caller, &[a.clone(), b.clone(), a.clone()]);
+    assert_eq!(caller.reads(), "mcp-supervised-2 resources/subscribe, mcp-supervised-3 resources/subscribe");
+    // The second one shares what was asked already, answered or not.
+    caller.answers("mcp-supervised-2");
+    let second = listens(&mut caller, &[a.clone(), b.clone()]);
+    assert_eq!(caller.reads(), "");
+    cancels(&mut caller, first);
+    assert_eq!((caller.reads(), told(&mut caller)), (String::new(), 1));
+    caller.answers("mcp-supervised-3");
+    assert_eq!(told(&mut caller), 1, "its acknowledgement");
+    cancels(&mut caller, second);
+    assert_eq!(caller.reads(), "mcp-supervised-4 resources/unsubscribe, mcp-supervised-5 resources/unsubscribe");
+    // Asked for anew while the last answers are owed: those are nobody's.
+    let third = listens(&mut caller, &[a]);
+    assert_eq!(caller.reads(), "mcp-supervised-6 resources/subscribe");
+    told(&mut caller);
+    caller.errs("mcp-supervised-4", -32002);
+    caller.errs("mcp-supervised-5", -32002);
+    assert_eq!(told(&mut caller), 0);
+    caller.errs("mcp-supervised-6", -32002);
+    assert_eq!(told(&mut caller), 1, "{third} ends");
+    assert_eq!(caller.in_flight(), 0);
+}
+
+#[test]
+fn z03_answers_that_never_come_take_no_memory() {
+    let mut policy = of(Mode::Legacy);
+    policy.client.max_in_flight = 10;
+    let mut caller = legacy(policy, "2025-11-25");
+    for round in 0..100 {
+        let stream = listens(&mut caller, &[format!("mem://{round}")]);
+        caller.reads();
+        cancels(&mut caller, stream);
+        caller.reads();
+        told(&mut caller);
+    }
+    let id = caller.id();
+    let owed = caller.sup.peer(id).unwrap().owed_to_nobody();
+    assert!(owed <= 10, "{owed}");
+}
+
+#[test]
+fn z04_what_a_server_takes_back_is_found_among_thousands() {
+    let mut policy = of(Mode::Legacy);
+    policy.client.capabilities = r#"{"roots":{}}"#.to_owned();
+    policy.client.max_in_flight = 20_000;
+    let mut caller = legacy(policy, "2025-11-25");
+    // Ids that have to be spelled out before they can be compared.
+    let id = |number: u32| format!("\"\\u0061{}{number}\"", "\\u0062".repeat(100));
+    let mut lines = String::new();
+    for number in 0..5_000 {
+        lines += &format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"method\":\"roots/list\"}}\n", id(number));
+    }
+    let cancel = |id: &str| {
+        format!("{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id}}}}}\n")
+    };
+    for number in 5_000..10_000 {
+        lines += &cancel(&id(number));
+    }
+    lines += &cancel(&format!("\"a{}4999\"", "b".repeat(100)));
+    lines += &cancel(&id(4_999));
+    let mut told = Vec::new();
+    for part in lines.as_bytes().chunks(16 << 10) {
+        caller.feed(part);
+        told.extend(std::iter::from_fn(|| caller.take_one()));
+    }
+    let token = told[4_999].strip_prefix("M roots/list ").unwrap();
+    assert_eq!(told[told.len() - 2], format!("M notifications/cancelled {token}"), "however it is spelled");
+    assert_eq!(told[told.len() - 1], "M notifications/cancelled", "once");
+}
