@@ -10,7 +10,7 @@ use super::{EVENTS, Error, Reactor};
 use crate::core::connection::Action;
 use crate::core::log::Level;
 use crate::core::outbox::no_slices;
-use crate::core::peer::TURN_LINES;
+use crate::core::peer::{READ_LINES, TURN_LINES};
 use crate::core::time::Nanos;
 use crate::sys::{self, Peek, Signalled};
 
@@ -227,10 +227,14 @@ impl Reactor {
         // A server may have enlarged its pipe.
         let end = self.links[slot as usize].as_ref().and_then(|link| link.stdout.as_ref());
         let capacity = end.and_then(|end| sys::io::pipe_capacity(end.fd()).ok()).unwrap_or(PIPE_BYTES);
-        let mut bytes = 0;
+        // More lines do not fit in there and in what was read already; the elements of an array are not waited for.
+        let (mut bytes, mut lines) = (0, READ_LINES + capacity);
         while bytes < capacity {
             if self.core.has_backlog(slot) {
-                self.core.take_lines(now, slot, usize::MAX);
+                if lines == 0 {
+                    return self.list(slot);
+                }
+                lines = lines.saturating_sub(self.core.take_lines(now, slot, lines));
                 continue;
             }
             if !self.core.wants_stdout(slot) {
@@ -241,7 +245,7 @@ impl Reactor {
             match read(end, room) {
                 Got::Bytes(count) => {
                     bytes += count;
-                    self.core.stdout_read(now, slot, count, usize::MAX);
+                    lines = lines.saturating_sub(self.core.stdout_read(now, slot, count, lines));
                 }
                 // Whatever else it is, the next turn deals with it.
                 Got::Nothing => return,

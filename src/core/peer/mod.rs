@@ -42,7 +42,7 @@ use super::queue::EventQueue;
 use super::time::after;
 use crate::scan::Envelope;
 
-pub use signals::TURN_LINES;
+pub use signals::{READ_LINES, TURN_LINES};
 pub use state::StateName;
 use state::{Era, Next, Start, State};
 

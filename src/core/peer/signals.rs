@@ -16,6 +16,8 @@ use super::state::*;
 
 /// Lines of one peer's stdout that a turn takes (F5).
 pub const TURN_LINES: usize = 512;
+/// All lines that one read brings, beside the long ones. An array among them may hold millions of elements, which take their turns.
+pub const READ_LINES: usize = READ_BYTES;
 /// Bytes of a bad line that an ERROR shows (W2).
 const EXCERPT_BYTES: usize = 200;
 
@@ -46,7 +48,7 @@ impl Peer {
     }
 
     /// Turns up to `lines` lines into events while the host has room, and says how many it took. A large one counts for as many as a
-    /// turn takes; `usize::MAX` are all that were read.
+    /// turn takes; `READ_LINES` are all that were read, but for the elements of an array.
     pub fn take_lines(&mut self, ctx: &mut Ctx<'_>, lines: usize) -> usize {
         let mut taken = 0;
         while taken < lines && self.has_room() {
@@ -83,6 +85,14 @@ impl Peer {
         }
         self.settle(ctx);
         taken
+    }
+
+    /// Takes all lines that were read. What an array still holds then is for the next turns.
+    fn take_read_lines(&mut self, ctx: &mut Ctx<'_>) {
+        self.take_lines(ctx, READ_LINES);
+        if self.has_backlog() {
+            ctx.actions.push_back(Action::Serve(ctx.slot));
+        }
     }
 
     /// Turns one line into what it is for the host.
@@ -189,7 +199,7 @@ impl Peer {
             self.tell_broken(Fault::Io, text);
         }
         self.death(ctx, Death::Stdout, stdin);
-        self.take_lines(ctx, usize::MAX);
+        self.take_read_lines(ctx);
     }
 
     /// Bytes of stderr.
@@ -334,7 +344,7 @@ impl Peer {
                 }
             }
         }
-        self.take_lines(ctx, usize::MAX);
+        self.take_read_lines(ctx);
     }
 
     fn ladder_due(&mut self, ctx: &mut Ctx<'_>, timer: Timer) {
@@ -463,6 +473,6 @@ impl Peer {
         if let Some(conn) = self.state.connection_mut() {
             conn.end_drain(ctx, own);
         }
-        self.take_lines(ctx, usize::MAX);
+        self.take_read_lines(ctx);
     }
 }

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::caller::Caller;
 use super::handshake::{legacy, of};
 use crate::core::policy::Mode;
+use crate::core::time::ms;
 
 /// Opens a stream of resources; its id.
 fn listens(caller: &mut Caller, uris: &[String]) -> u64 {
@@ -117,4 +118,47 @@ fn z04_what_a_server_takes_back_is_found_among_thousands() {
     let token = told[4_999].strip_prefix("M roots/list ").unwrap();
     assert_eq!(told[told.len() - 2], format!("M notifications/cancelled {token}"), "however it is spelled");
     assert_eq!(told[told.len() - 1], "M notifications/cancelled", "once");
+}
+
+/// A line can hold millions of elements of which none leads to an event. A deadline that is due in the middle of them does not wait.
+#[test]
+fn z06_h05_a_giant_array_takes_its_turns() {
+    let mut policy = of(Mode::Legacy);
+    policy.limits.frame_bytes = 64 << 20;
+    let mut caller = legacy(policy, "2025-03-26");
+    let late = caller.call("tools/list");
+    caller.reads();
+    caller.answers(late);
+    let asked = caller.ask_timed("tools/list", Some(ms(50)), None);
+    caller.reads();
+    caller.take_unlogged();
+    let element = format!("{{\"jsonrpc\":\"2.0\",\"id\":{late},\"result\":{{}}}}");
+    let line = format!("[{}]\n", vec![&*element; 200_000].join(","));
+    let (mut rest, slot) = (line.as_bytes(), caller.slot());
+    while !rest.is_empty() {
+        let now = caller.now;
+        let room = caller.sup.stdout_room(slot).unwrap();
+        let count = rest.len().min(room.len());
+        room[..count].copy_from_slice(&rest[..count]);
+        rest = &rest[count..];
+        caller.sup.stdout_read(now, slot, count, 512);
+    }
+    let is_left = |caller: &Caller| caller.sup.connection(slot).is_some_and(|conn| conn.framer.has_line());
+    caller.act();
+    caller.acts();
+    caller.sleep(50);
+    let now = caller.now;
+    caller.sup.tick(now);
+    assert!(is_left(&caller));
+    assert_eq!(caller.take_unlogged(), format!("E timeout #{asked} complete"));
+    caller.act();
+    assert!(caller.acts().contains("Serve"), "another turn is asked for");
+    caller.die(0);
+    // All of it is taken in the end.
+    while is_left(&caller) {
+        let now = caller.now;
+        assert!(caller.sup.take_lines(now, slot, 512) > 0);
+    }
+    caller.act();
+    assert!(caller.take_unlogged().starts_with("D, C lost exit=0 ->1"));
 }
