@@ -50,7 +50,10 @@ pub struct Legacy {
     own: HashMap<u64, String>,
     /// Those of its requests on whose answers nothing depends.
     others: HashSet<u64>,
+    /// Ordered, since a look-up compares no more than it has to, however long a URI a server makes up.
     subscriptions: BTreeMap<String, Subscription>,
+    /// The length of the longest URI that was subscribed.
+    longest: usize,
     streams: BTreeMap<u64, Wants>,
     /// URIs nobody wants any more, and which the server is not told of yet.
     left: Vec<String>,
@@ -99,6 +102,7 @@ impl Client {
             own: HashMap::new(),
             others: HashSet::new(),
             subscriptions: BTreeMap::new(),
+            longest: 0,
             streams: BTreeMap::new(),
             left: Vec::new(),
             asked: BTreeMap::new(),
@@ -207,6 +211,7 @@ impl Client {
                     let asked = self.ask(wire, "resources/subscribe", &params);
                     let subscription = Subscription { streams: BTreeSet::from([id]), asked: Some(asked) };
                     if let Some(legacy) = &mut self.legacy {
+                        legacy.longest = legacy.longest.max(uri.len());
                         legacy.own.insert(asked.0, uri.clone());
                         legacy.subscriptions.insert(uri.clone(), subscription);
                     }
@@ -353,7 +358,7 @@ impl Client {
             self.streams_with(|wants| wants.kinds[kind])
         } else if is("notifications/resources/updated") {
             let uri = text_member(params, "uri").unwrap_or_default();
-            self.streams_with(|wants| wants.uris.keys().any(|wanted| covers(wanted, &uri)))
+            self.streams_of(&uri)
         } else {
             Vec::new()
         };
@@ -380,6 +385,18 @@ impl Client {
             let to = To { request: id, user_data, flags: 0 };
             out.queue.push_counted(Event::Message { kind, parts, frame, to });
         }
+    }
+
+    /// The acknowledged streams that want to hear of a resource, in the order of opening.
+    fn streams_of(&self, uri: &str) -> Vec<u64> {
+        let Some(legacy) = self.legacy.as_deref() else { return Vec::new() };
+        let mut all = BTreeSet::new();
+        for wanted in covering(uri, legacy.longest) {
+            if let Some(subscription) = legacy.subscriptions.get(wanted) {
+                all.extend(subscription.streams.iter().copied());
+            }
+        }
+        all.into_iter().filter(|id| self.streams.get(id).is_some_and(|stream| stream.acknowledged)).collect()
     }
 
     /// The acknowledged streams with such wants, in the order of opening.
@@ -427,10 +444,15 @@ impl Client {
     }
 }
 
-/// Whether an update of `uri` is for a subscription of `wanted`: a server may name a part of it.
-fn covers(wanted: &str, uri: &str) -> bool {
-    uri.strip_prefix(wanted)
-        .is_some_and(|rest| rest.is_empty() || wanted.ends_with('/') || rest.starts_with(['/', '#', '?']))
+/// What an update of `uri` can be for, up to a length: a server may name a part of what was subscribed. Looking each of these up
+/// takes the same time however many resources are wanted.
+fn covering(uri: &str, longest: usize) -> impl Iterator<Item = &str> {
+    let parts = uri.bytes().enumerate().take(longest.saturating_add(1)).flat_map(|(at, byte)| {
+        let before = matches!(byte, b'/' | b'#' | b'?').then(|| &uri[..at]);
+        let with = (byte == b'/' && at + 1 < uri.len()).then(|| &uri[..=at]);
+        before.into_iter().chain(with)
+    });
+    std::iter::once(uri).chain(parts)
 }
 
 fn push_made(out: &mut Out<'_>, kind: MessageKind, line: String, to: To) {
@@ -440,7 +462,7 @@ fn push_made(out: &mut Out<'_>, kind: MessageKind, line: String, to: To) {
 
 #[cfg(test)]
 mod tests {
-    use super::covers;
+    use super::covering;
 
     #[test]
     fn z03_an_update_may_name_a_part_of_what_was_subscribed() {
@@ -452,8 +474,18 @@ mod tests {
             ("mem://a", "mem://ab", false),
             ("mem://a/b", "mem://a", false),
             ("mem://a", "", false),
+            ("mem://a", "mem://a/", true),
+            ("mem://a/", "mem://a/", true),
+            ("mem://a/", "mem://a", false),
+            ("mem://ä", "mem://ä?x/b#c", true),
+            ("mem://ä?x", "mem://ä?x/b#c", true),
+            ("mem://ä?x/", "mem://ä?x/b#c", true),
+            ("mem://ä?x/b", "mem://ä?x/b#c", true),
+            ("mem://ä?", "mem://ä?x/b#c", false),
+            ("", "/a", true),
+            ("", "a", false),
         ] {
-            assert_eq!(covers(wanted, uri), is, "{wanted} {uri}");
+            assert_eq!(covering(uri, wanted.len()).any(|part| part == wanted), is, "{wanted} {uri}");
         }
     }
 }

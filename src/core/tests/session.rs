@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::caller::Caller;
 use super::handshake::{legacy, of};
+use super::harness::Rig;
 use crate::core::policy::Mode;
 use crate::core::time::ms;
 
@@ -71,6 +72,31 @@ fn z03_a_resource_is_let_go_of_with_the_last_stream_that_wants_it() {
     caller.errs("mcp-supervised-6", -32002);
     assert_eq!(told(&mut caller), 1, "{third} ends");
     assert_eq!(caller.in_flight(), 0);
+}
+
+#[test]
+fn z03_an_update_goes_once_to_every_stream_that_wants_some_of_it() {
+    let mut caller = legacy(of(Mode::Legacy), "2025-11-25");
+    let mut all = Vec::new();
+    for uris in [&["mem://a", "mem://a/b"][..], &["mem://a/b"], &["mem://a/"], &["mem://c"], &["mem://a"]] {
+        let uris: Vec<String> = uris.iter().map(|&uri| uri.to_owned()).collect();
+        all.push(listens(&mut caller, &uris));
+    }
+    for own in 2..6 {
+        caller.answers(format!("mcp-supervised-{own}"));
+    }
+    assert_eq!(told(&mut caller), 5);
+    let mut updates = |uri: &str| {
+        caller.says(&json!({
+            "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": {"uri": uri}
+        }));
+        let events = std::iter::from_fn(|| Rig::take_one(&mut caller));
+        events.map(|event| event.rsplit('#').next().unwrap().to_owned()).collect::<Vec<_>>().join(",")
+    };
+    let ids = |of: &[usize]| of.iter().map(|at| all[*at].to_string()).collect::<Vec<_>>().join(",");
+    assert_eq!(updates("mem://a/b/c"), ids(&[0, 1, 2, 4]));
+    assert_eq!(updates("mem://a"), ids(&[0, 4]));
+    assert_eq!(updates("mem://c#x"), ids(&[3]));
 }
 
 #[test]
