@@ -11,6 +11,8 @@ pub enum Capability {
     Prompts,
     /// `completions`.
     Completions,
+    /// `logging`.
+    Logging,
 }
 
 impl Capability {
@@ -21,11 +23,12 @@ impl Capability {
             Self::Resources => "resources",
             Self::Prompts => "prompts",
             Self::Completions => "completions",
+            Self::Logging => "logging",
         }
     }
 
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Tools, Self::Resources, Self::Prompts, Self::Completions];
+    pub const ALL: [Self; 5] = [Self::Tools, Self::Resources, Self::Prompts, Self::Completions, Self::Logging];
 }
 
 /// What is known of a method.
@@ -40,7 +43,7 @@ pub struct Method {
 }
 
 /// The fixed set. Everything else, tools/call and vendor methods above all, is never sent twice.
-const KNOWN: [(&str, bool, Option<Capability>); 9] = [
+const KNOWN: [(&str, bool, Option<Capability>); 12] = [
     ("tools/call", false, Some(Capability::Tools)),
     ("tools/list", true, Some(Capability::Tools)),
     ("server/discover", true, None),
@@ -50,6 +53,10 @@ const KNOWN: [(&str, bool, Option<Capability>); 9] = [
     ("prompts/get", true, Some(Capability::Prompts)),
     ("prompts/list", true, Some(Capability::Prompts)),
     ("completion/complete", true, Some(Capability::Completions)),
+    // Of the older revisions only.
+    ("resources/subscribe", false, Some(Capability::Resources)),
+    ("resources/unsubscribe", false, Some(Capability::Resources)),
+    ("logging/setLevel", false, Some(Capability::Logging)),
 ];
 
 /// The method whose answer tells what a server can do.

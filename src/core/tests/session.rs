@@ -188,3 +188,19 @@ fn z06_h05_a_giant_array_takes_its_turns() {
     caller.act();
     assert!(caller.take_unlogged().starts_with("D, C lost exit=0 ->1"));
 }
+
+#[test]
+fn r07_methods_of_the_older_revisions_need_capabilities_too() {
+    let mut caller = Caller::logging(of(Mode::Legacy));
+    caller.reads();
+    let bare =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "s", "version": "1"}});
+    caller.results("mcp-supervised-1", bare);
+    for method in ["resources/subscribe", "resources/unsubscribe", "logging/setLevel", "tools/list"] {
+        assert_eq!(caller.ask(method, "{}"), Err("LACKS"), "{method}");
+    }
+    let mut caller = legacy(of(Mode::Legacy), "2025-06-18");
+    for method in ["resources/subscribe", "resources/unsubscribe", "logging/setLevel", "tools/list"] {
+        caller.call(method);
+    }
+}
