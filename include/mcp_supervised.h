@@ -559,7 +559,8 @@ typedef enum mcp_supervised_message_kind {
      */
     MCP_SUPERVISED_MESSAGE_REMOTE_ERROR = 2,
     /**
-     * A notification; `body` is the value of "params".
+     * A notification; `body` is the value of "params". With a token as its `request`, which is larger than the id of any request or
+     * stream, it is the "notifications/cancelled" by which a server takes back what it has asked.
      */
     MCP_SUPERVISED_MESSAGE_NOTIFICATION = 3,
     /**
@@ -1192,10 +1193,12 @@ int32_t mcp_supervised_notify(struct mcp_supervised *handle,
                               size_t params_len);
 
 /**
- * Opens a stream of notifications with subscriptions/listen. On a server of an older revision, which does not have it, the stream is
- * made of resources/subscribe and of the notifications such a server sends unasked: its acknowledgement carries
- * MCP_SUPERVISED_FLAG_EMULATED, names what the server has accepted, and comes when the server has answered for every resource. `filter` is the JSON object of what is wanted, for example
+ * Opens a stream of notifications with subscriptions/listen. `filter` is the JSON object of what is wanted, for example
  * {"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}. `*stream` is written on success only.
+ *
+ * A server of an older revision does not have it: there the stream is made of resources/subscribe and of the notifications such a
+ * server sends unasked. Its acknowledgement carries MCP_SUPERVISED_FLAG_EMULATED, names what the server has accepted, and comes when
+ * the server has answered for every resource; if it has refused all there was, the stream ends with its error.
  *
  * The stream survives restarts: it is opened again under the same id, and each opening is acknowledged by a MESSAGE, which says
  * what this server accepts. What happened in between is lost: read again what you keep. Its notifications are MESSAGE events

@@ -61,7 +61,8 @@ pub enum mcp_supervised_message_kind {
     MCP_SUPERVISED_MESSAGE_RESULT = 1,
     /// An error the server answered; `body` is the error object, `error_code` its code.
     MCP_SUPERVISED_MESSAGE_REMOTE_ERROR = 2,
-    /// A notification; `body` is the value of "params".
+    /// A notification; `body` is the value of "params". With a token as its `request`, which is larger than the id of any request or
+    /// stream, it is the "notifications/cancelled" by which a server takes back what it has asked.
     MCP_SUPERVISED_MESSAGE_NOTIFICATION = 3,
     /// A request of the server; `body` is the value of "params". On a server of a revision before 2026-07-28 `request` is the
     /// token by which mcp_supervised_respond answers it; in raw mode it is 0.
