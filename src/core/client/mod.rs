@@ -26,7 +26,7 @@ use legacy::Legacy;
 pub use legacy::Reply;
 use methods::{LISTEN, Method};
 use wire::check_length;
-pub use wire::{Out, Wire};
+pub use wire::{Direct, Out, Wire};
 
 /// What a host may say of one request.
 #[derive(Debug, Clone, Copy, Default)]
