@@ -287,8 +287,9 @@ class RemoteError(Exception):
         self.body = event.body
         try:
             message = json.loads(event.body).get("message", "")
-        except (ValueError, AttributeError):
-            message = event.body.decode()
+        except (ValueError, AttributeError, RecursionError):
+            # What is valid JSON may be longer or deeper than json.loads takes.
+            message = event.body[:1000].decode(errors="replace")
         super().__init__(f"{self.code}: {message}")
 
 
@@ -394,13 +395,23 @@ def _ms(seconds: float) -> int:
     """Seconds, as asyncio has them, to milliseconds, rounded up."""
     if seconds < 0:
         raise ValueError("a time below 0")
-    return _UINT64_MAX if seconds == NEVER else -int(-seconds * 1000 // 1)
+    return _UINT64_MAX if seconds == NEVER else min(-int(-seconds * 1000 // 1), _UINT64_MAX)
+
+
+def _fits(name: str, value: int, bits: int) -> int:
+    """ctypes cuts numbers that do not fit: -1 restarts would be endless ones."""
+    if not 0 <= value < 1 << bits:
+        raise ValueError(f"{name}: {value} does not fit")
+    return value
 
 
 class Stream:
     """Notifications that were asked for: ``async for event in stream``. It survives restarts of the server; each opening is
     acknowledged by a notification. It ends with StopAsyncIteration after a result of the server or ``cancel``, and otherwise
-    with RequestError, RemoteError or, when the host is freed, Error."""
+    with RequestError, RemoteError or, when the host is freed, Error.
+
+    Read it or cancel it: what lies unread is kept, and with 1024 events in all streams the host takes nothing more from any
+    server until they are read, or while somebody waits for an answer or an end."""
 
     def __init__(self, server: "Server") -> None:
         self._server = server
@@ -410,17 +421,25 @@ class Stream:
         self._end: Optional[Event] = None
         self._failed: Optional[Error] = None
         self._cancelled = False
+        self._counted = True
 
     def cancel(self, reason: str = "") -> None:
         """Ends the stream. What was queued can still be read."""
         if self._end is not None or self._failed is not None or self._cancelled:
             return
-        self._cancelled = True
         try:
             self._server._call("cancel", self.id, *_text(reason.encode()))
         except Error as error:
             if error.name != "E_NO_REQUEST":  # its end is on the way already
                 raise
+        self._cancelled = True
+        self._uncount()
+
+    def _uncount(self) -> None:
+        """Of a stream that is over nothing more comes. Whether what it left is read or not holds nobody back."""
+        if self._counted:
+            self._counted = False
+            self._server._host._taken(len(self._queue))
 
     def __aiter__(self) -> "Stream":
         return self
@@ -433,8 +452,10 @@ class Stream:
                 self._raise()
             self._news.clear()
             await self._news.wait()
-        self._server._host._taken()
-        return self._queue.popleft()
+        event = self._queue.popleft()
+        if self._counted:
+            self._server._host._taken(1)
+        return event
 
     def _raise(self) -> None:
         end = self._end
@@ -448,8 +469,9 @@ class Stream:
     def _take(self, event: Event) -> None:
         if event.flags & Flag.COMPLETE:
             self._end = event
+            self._uncount()
         else:
-            self._server._host._queued += 1
+            self._server._host._queued += self._counted
             self._queue.append(event)
         self._news.set()
 
@@ -485,6 +507,7 @@ class Server:
         self._answers: "set[asyncio.Task[None]]" = set()
         self._writable = asyncio.Event()
         self._closed: "asyncio.Future[None]" = host._loop.create_future()
+        self._closing = False
         self.peer = 0
 
     def _call(self, name: str, *arguments: Any) -> int:
@@ -496,6 +519,10 @@ class Server:
     def close(self) -> None:
         """Ends the server for good; ``await closed()`` for its end."""
         self._call("close")
+        if not self._closing and not self._closed.done():
+            # It goes on inside poll: no reader may hold it up.
+            self._closing = True
+            self._host._wait()
 
     async def closed(self) -> None:
         """Returns when the last event of the server has come: after close, or when its budget is spent."""
@@ -505,6 +532,8 @@ class Server:
         """Forgets a server that has ended."""
         self._call("remove")
         self._host._servers.pop(self.peer, None)
+        if not self._closed.done():  # it was never started
+            self._closed.set_result(None)
 
     @property
     def state(self) -> State:
@@ -559,8 +588,7 @@ class Server:
         self._call("request", *_text(method.encode()), *_text(text), ctypes.byref(options), ctypes.byref(number))
         call = _Call(self._host._loop.create_future(), on_progress)
         self._calls[number.value] = call
-        self._host._waiting += 1
-        self._host._watch()
+        self._host._wait()
         try:
             event = await call.future
         except asyncio.CancelledError:
@@ -691,7 +719,8 @@ class Server:
                 if not call.future.done():
                     call.future.set_result(event)
             elif call.on_progress is not None:
-                self._host._call_back(call.on_progress, event.json())
+                progress = call.on_progress
+                self._host._call_back(lambda _: progress(event.json()), None)
         elif event.kind == Kind.MESSAGE and event.message_kind == MessageKind.REQUEST and event.request:
             task = self._host._loop.create_task(self._answer(event))
             self._answers.add(task)
@@ -700,8 +729,12 @@ class Server:
             self._host._call_back(self._on_event, event)
         if event.kind in (Kind.WRITABLE, Kind.RECONNECT) or event.flags & Flag.FINAL:
             self._writable.set()
-        if event.flags & Flag.FINAL and not self._closed.done():
-            self._closed.set_result(None)
+        if event.flags & Flag.FINAL:
+            if self._closing:
+                self._closing = False
+                self._host._waiting -= 1
+            if not self._closed.done():
+                self._closed.set_result(None)
 
 
 class Host:
@@ -780,7 +813,11 @@ class Host:
     async def shutdown(self, grace: float = 10) -> None:
         """Closes every server, kills what is left after ``grace`` seconds, and waits for the end."""
         self._call("shutdown", _ms(grace))
-        await asyncio.shield(self._shut_down)
+        self._wait()  # it goes on inside poll: no reader may hold it up
+        try:
+            await asyncio.shield(self._shut_down)
+        finally:
+            self._waiting -= 1
 
     def wakeup(self) -> None:
         """From any thread."""
@@ -788,7 +825,7 @@ class Host:
 
     def advance(self, seconds: float) -> None:
         """Moves a manual clock."""
-        self._call("advance", round(seconds * 1e9))
+        self._call("advance", _fits("advance", round(seconds * 1e9), 64))
 
     def add(
         self,
@@ -842,7 +879,7 @@ class Host:
             if client_capabilities is not None:
                 put("client_capabilities", *_text(_json(client_capabilities)))
             if restart is not None:
-                put("restart", restart[0], _ms(restart[1]), _ms(restart[2]))
+                put("restart", _fits("restart", restart[0], 32), _ms(restart[1]), _ms(restart[2]))
             if stop_grace is not None:
                 put("stop_grace", _ms(stop_grace[0]), _ms(stop_grace[1]))
             if timeout or max_timeout:
@@ -854,7 +891,7 @@ class Host:
             put("server_log_level", *_text(server_log_level.encode()))
             put("shed", int(shed))
             for kind, limit in (limits or {}).items():
-                put("limit", kind, limit)
+                put("limit", _fits("limits", kind, 32), _fits("limits", limit, 64))
             server, number = Server(self, on_request, on_event), _U64()
             self._call("add", spec, 0, ctypes.byref(number))
         finally:
@@ -887,7 +924,7 @@ class Host:
             self._loop.call_exception_handler({"message": f"{function!r} failed", "exception": error})
 
     # A reader that is too slow stops the host, and so, through its full pipe, the server. But never while somebody waits for an
-    # answer: it may be the reader itself, who would wait for ever.
+    # answer or an end: it may be the reader itself, who would wait for ever.
 
     def _watch(self) -> None:
         wanted = bool(self._handle) and self._broken is None and (self._queued < _ENOUGH or self._waiting > 0)
@@ -897,8 +934,12 @@ class Host:
         elif not wanted:
             self._unwatch()
 
-    def _taken(self) -> None:
-        self._queued -= 1
+    def _taken(self, count: int) -> None:
+        self._queued -= count
+        self._watch()
+
+    def _wait(self) -> None:
+        self._waiting += 1
         self._watch()
 
     def _on_readable(self) -> None:

@@ -7,10 +7,11 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import tempfile
 import threading
 import unittest
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import mcp_supervised
 from mcp_supervised import Era, Error, Event, Flag, Host, Kind, Mode, Raw, RequestError, State
@@ -179,23 +180,27 @@ class Test(unittest.IsolatedAsyncioTestCase):
         for n in range(10):
             self.assertEqual(text_of(await server.call_tool("echo", {"message": str(n)})), str(n))
 
-    async def test_a_slow_reader_holds_the_server_back(self) -> None:
-        """While nobody waits for an answer, what is queued stays bounded; and nothing is lost."""
-        server = self.start()
+    async def flooded(self, **options: Any) -> Tuple[mcp_supervised.Server, mcp_supervised.Stream]:
+        """A server whose stream nobody reads, with so much unread that the host takes no more."""
+        server = self.start(**options)
         stream = server.listen(uris=["mem://counter"])
         await stream.__anext__()
-        wanted = 20 * mcp_supervised._ENOUGH
         # Untracked, so that nobody waits for its answer.
         server.send(
             '{"jsonrpc":"2.0","id":"flood","method":"tools/call","params":{"name":"flood","arguments":{"kind":"updated",'
-            f'"count":{wanted}}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+            f'"count":{20 * mcp_supervised._ENOUGH}}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
             '"io.modelcontextprotocol/clientCapabilities":{}}}}'
         )
         await self.until(lambda: not self.host._watched)
+        return server, stream
+
+    async def test_a_slow_reader_holds_the_server_back(self) -> None:
+        """While nobody waits for an answer, what is queued stays bounded; and nothing is lost."""
+        server, stream = await self.flooded()
         self.assertLess(self.host._queued, mcp_supervised._ENOUGH + mcp_supervised._EVENTS)
         # Whoever waits for an answer gets it all the same, behind all of the flood.
         self.assertEqual(text_of(await server.call_tool("echo", {"message": "through"})), "through")
-        for _ in range(wanted):
+        for _ in range(20 * mcp_supervised._ENOUGH):
             await stream.__anext__()
         self.assertEqual(self.host._queued, 0)
 
@@ -210,6 +215,75 @@ class Test(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(text_of(await server.call_tool("pid")), str(server.pid))
         self.assertTrue(all(isinstance(p["exception"], ValueError) for p in self.problems) and self.problems)
         self.problems.clear()
+
+    async def test_an_end_comes_behind_a_stream_that_nobody_reads(self) -> None:
+        """close and shutdown go on inside poll: who waits for them must not wait for a reader who never comes."""
+        server, _ = await self.flooded()
+        server.close()
+        server.close()
+        await asyncio.wait_for(server.closed(), 60)
+        self.assertEqual(self.host._waiting, 0)
+        await self.flooded()
+        await asyncio.wait_for(self.host.shutdown(5), 60)
+        self.assertEqual(self.host._waiting, 0)
+
+    async def test_a_stream_that_is_over_holds_nobody_back(self) -> None:
+        """What it left unread is nobody's to read any more, cancelled or ended."""
+        seen: List[Event] = []
+        server, stream = await self.flooded(on_event=seen.append)
+        stream.cancel()
+        stream.cancel()
+        os.kill(server.pid, signal.SIGKILL)
+        await self.until(lambda: Kind.RECONNECT in [e.kind for e in seen])
+        self.assertEqual(self.host._queued, 0)
+        # It can still be read, and that is counted once.
+        await stream.__anext__()
+        self.assertEqual(self.host._queued, 0)
+        other, stream = await self.flooded(restart=(mcp_supervised.NO_RESTART, 0, 60))
+        os.kill(other.pid, signal.SIGKILL)
+        other.close()
+        await asyncio.wait_for(other.closed(), 60)
+        self.assertEqual(self.host._queued, 0)
+        self.assertEqual(text_of(await server.call_tool("echo", {"message": "goes on"})), "goes on")
+
+    async def test_json_that_python_does_not_parse(self) -> None:
+        """Valid JSON of a hostile server, too long or too deep for json.loads: what comes behind it is still told."""
+        script = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    token = json.dumps(asked["params"]["_meta"].get("progressToken"))
+    many, deep = "9" * 10000, "[" * 60000 + "]" * 60000
+    for bad in (many, deep):
+        print('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"x":%s}}' % (token, bad))
+    end = '"result":{"resultType":"complete"}' if asked["method"] == "good" else '"error":{"code":-7,"message":"m","data":%s}' % deep
+    print('{"jsonrpc":"2.0","id":%d,%s}' % (asked["id"], end), flush=True)
+"""
+        server = self.host.add(sys.executable, "-c", script, mode=Mode.MODERN)
+        server.start()
+        told: List[Any] = []
+        await asyncio.wait_for(server.request("good", on_progress=told.append), 60)
+        with self.assertRaises(mcp_supervised.RemoteError) as caught:
+            await asyncio.wait_for(server.request("bad", on_progress=told.append), 60)
+        self.assertEqual(caught.exception.code, -7)
+        self.assertIn('"message":"m"', caught.exception.body.decode())
+        self.assertEqual(len(self.problems) + len(told), 4)
+        self.assertTrue(all(isinstance(p["exception"], (ValueError, RecursionError)) for p in self.problems) and self.problems)
+        self.problems.clear()
+
+    async def test_numbers_that_do_not_fit_are_refused(self) -> None:
+        """ctypes cuts them: -1 restarts would be endless ones, and a very long time a short one."""
+        for wrong in ({"restart": (-1, 0, 60)}, {"restart": (1 << 32, 0, 60)}, {"limits": {1: -1}}, {"limits": {1: 1 << 64}}):
+            with self.assertRaises(ValueError):
+                self.host.add("x", **wrong)
+        self.assertEqual(mcp_supervised._ms(1e30), mcp_supervised._UINT64_MAX)
+        with self.assertRaises(ValueError):
+            self.host.advance(-1)
+
+    async def test_a_server_that_was_never_started_is_over_when_it_is_removed(self) -> None:
+        server = self.host.add("x")
+        server.remove()
+        await asyncio.wait_for(server.closed(), 60)
 
     async def test_wakeup_from_threads(self) -> None:
         server = self.start()
@@ -250,6 +324,8 @@ class OlderServers(Test):
     # server keeps for streams of today.
     test_typed_calls = None  # type: ignore[assignment]
     test_a_slow_reader_holds_the_server_back = None  # type: ignore[assignment]
+    test_an_end_comes_behind_a_stream_that_nobody_reads = None  # type: ignore[assignment]
+    test_a_stream_that_is_over_holds_nobody_back = None  # type: ignore[assignment]
 
     async def test_what_the_library_makes(self) -> None:
         seen: List[Event] = []

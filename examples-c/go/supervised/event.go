@@ -244,5 +244,9 @@ func millis(d time.Duration) (C.uint64_t, error) {
 	if d == Never {
 		return math.MaxUint64, nil
 	}
-	return C.uint64_t((d + time.Millisecond - 1) / time.Millisecond), nil
+	ms := d / time.Millisecond
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return C.uint64_t(ms), nil
 }

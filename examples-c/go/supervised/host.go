@@ -69,7 +69,7 @@ type Host struct {
 	events  *C.mcp_supervised_event // batch of them, in C's memory
 	servers map[C.mcp_supervised_peer]*Server
 	queued  int  // events that wait for handlers
-	waiting int  // calls that wait for answers
+	waiting int  // calls that wait for answers, and closes and shutdowns for an end
 	closed  bool // nothing more comes
 	freed   bool
 	over    chan struct{} // closed by the SHUTDOWN event
@@ -160,8 +160,8 @@ func (h *Host) pump() {
 func (h *Host) turn() C.int32_t {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	// Handlers that are too slow stop the host, and so, through full pipes, the servers. But never while somebody waits for an
-	// answer: it may be the handler itself, who would wait for ever.
+	// Readers that are too slow stop the host, and so, through full pipes, the servers. But never while somebody waits for an
+	// answer or an end: it may be the reader itself, who would wait for ever.
 	for h.queued >= enough && h.waiting == 0 && !h.closed {
 		h.cond.Wait()
 	}
@@ -220,16 +220,22 @@ func (h *Host) Shutdown(grace time.Duration) error {
 	}
 	h.mutex.Lock()
 	err = h.judge(func() C.int32_t { return C.mcp_supervised_shutdown(h.handle, ms) })
+	if err == nil {
+		h.waits(1) // it goes on inside poll: no reader may hold it up
+	}
 	h.mutex.Unlock()
 	if err != nil {
 		return err
 	}
 	select {
 	case <-h.over:
-		return nil
 	case <-h.pumped:
-		return ErrFreed
+		err = ErrFreed
 	}
+	h.mutex.Lock()
+	h.waits(-1)
+	h.mutex.Unlock()
+	return err
 }
 
 // Advance moves a manual clock.

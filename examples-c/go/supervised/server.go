@@ -25,6 +25,7 @@ type Server struct {
 	room     chan struct{}
 	life     context.Context // of the connection
 	endLife  context.CancelFunc
+	closing  bool // counted in the host's waiting
 	final    bool
 	done     chan struct{} // closed with the last event
 }
@@ -56,7 +57,15 @@ func (s *Server) Start() error {
 
 // Close ends the server for good; Done tells when it has ended.
 func (s *Server) Close() error {
-	return s.locked(func() C.int32_t { return C.mcp_supervised_close(s.host.handle, s.peer) })
+	s.host.mutex.Lock()
+	defer s.host.mutex.Unlock()
+	err := s.host.judge(func() C.int32_t { return C.mcp_supervised_close(s.host.handle, s.peer) })
+	if err == nil && !s.closing && !s.final {
+		// It goes on inside poll: no reader may hold it up.
+		s.closing = true
+		s.host.waits(1)
+	}
+	return err
 }
 
 // Done is closed when the last event of the server has come: after Close, when its budget is spent, or with the host.
@@ -69,6 +78,7 @@ func (s *Server) Remove() error {
 	err := s.host.judge(func() C.int32_t { return C.mcp_supervised_remove(s.host.handle, s.peer) })
 	if err == nil {
 		delete(s.host.servers, s.peer)
+		s.ends() // if it was never started
 	}
 	return err
 }
@@ -252,8 +262,7 @@ func (s *Server) submit(method string, params []byte, options C.mcp_supervised_r
 	// The lock is held since before the request was sent: its end cannot have come yet.
 	waiting := &call{news: make(chan struct{}, 1)}
 	s.calls[uint64(id)] = waiting
-	s.host.waiting++
-	s.host.cond.Broadcast()
+	s.host.waits(1)
 	return uint64(id), waiting, nil
 }
 
@@ -285,12 +294,16 @@ func resultOf(end *Event) (*Result, error) {
 
 // Stream is notifications that were asked for. It survives restarts of the server; each opening is acknowledged by a
 // notification.
+//
+// Read it or Cancel it: what lies unread is kept, and with 1024 events in all streams and before all handlers the host takes nothing
+// more from any server until they are read, or while somebody waits for an answer or an end.
 type Stream struct {
 	server *Server
 	id     uint64
 	// Under the host's lock.
 	waiting   call
 	cancelled bool
+	uncounted bool // not in the host's queued any more
 }
 
 // Next waits for the next notification. When the stream is over it gives io.EOF after a result of the server or Cancel, and
@@ -302,7 +315,9 @@ func (st *Stream) Next(ctx context.Context) (*Event, error) {
 		if len(st.waiting.events) > 0 {
 			event := st.waiting.events[0]
 			st.waiting.events = st.waiting.events[1:]
-			host.taken()
+			if !st.uncounted {
+				host.taken(1)
+			}
 			host.mutex.Unlock()
 			return event, nil
 		}
@@ -329,6 +344,7 @@ func (st *Stream) Next(ctx context.Context) (*Event, error) {
 func (st *Stream) Cancel() error {
 	st.server.host.mutex.Lock()
 	st.cancelled = true
+	st.uncount()
 	over := st.waiting.end != nil || st.waiting.err != nil
 	st.server.host.mutex.Unlock()
 	if over {
@@ -342,9 +358,23 @@ func (st *Stream) Cancel() error {
 	return err
 }
 
-// taken is called with the lock when an event has found its reader.
-func (h *Host) taken() {
-	h.queued--
+// uncount is called with the lock when nothing more comes of a stream. Whether what it left is read or not holds nobody back.
+func (st *Stream) uncount() {
+	if !st.uncounted {
+		st.uncounted = true
+		st.server.host.taken(len(st.waiting.events))
+	}
+}
+
+// taken is called with the lock when events have found their reader.
+func (h *Host) taken(count int) {
+	h.queued -= count
+	h.cond.Broadcast()
+}
+
+// waits is called with the lock when somebody waits for an answer or an end, and when they do no more.
+func (h *Host) waits(count int) {
+	h.waiting += count
 	h.cond.Broadcast()
 }
 
@@ -356,7 +386,7 @@ func (s *Server) take(event *Event) {
 	case event.request != 0 && call != nil:
 		if over {
 			delete(s.calls, event.request)
-			s.host.waiting--
+			s.host.waits(-1)
 			call.end = event
 		} else {
 			call.events = append(call.events, event)
@@ -366,8 +396,11 @@ func (s *Server) take(event *Event) {
 		if over {
 			delete(s.streams, event.request)
 			stream.waiting.end = event
+			stream.uncount()
 		} else {
-			s.host.queued++
+			if !stream.uncounted {
+				s.host.queued++
+			}
 			stream.waiting.events = append(stream.waiting.events, event)
 		}
 		stream.waiting.tell()
@@ -389,9 +422,20 @@ func (s *Server) take(event *Event) {
 		close(s.room)
 		s.room = make(chan struct{})
 	}
-	if event.Flags.Has(Final) && !s.final {
+	if event.Flags.Has(Final) {
+		if s.closing {
+			s.closing = false
+			s.host.waits(-1)
+		}
+		s.ends()
+	}
+}
+
+// ends tells, once, that the last event has come. Called with the lock.
+func (s *Server) ends() {
+	s.endLife()
+	if !s.final {
 		s.final = true
-		s.endLife()
 		close(s.done)
 	}
 }
@@ -407,7 +451,7 @@ func (s *Server) handle() {
 		}
 		event := s.queue[0]
 		s.queue = s.queue[1:]
-		s.host.taken()
+		s.host.taken(1)
 		s.host.mutex.Unlock()
 		s.spec.OnEvent(event)
 	}
@@ -425,11 +469,7 @@ func (s *Server) abandon(err error) {
 		stream.waiting.err = err
 		stream.waiting.tell()
 	}
-	s.endLife()
-	if !s.final {
-		s.final = true
-		close(s.done)
-	}
+	s.ends()
 }
 
 // answer answers a request of the server.

@@ -97,7 +97,7 @@ type Spec struct {
 
 	// OnEvent gets every event that belongs to no call, no stream and no request of the server: Ready, Close, Reconnect,
 	// Exhausted, Log and so on, one after the other, on a goroutine of its own. It may call whatever it likes. While it is slow
-	// and nobody waits for an answer, the host takes nothing more from any server.
+	// and nobody waits for an answer or an end, the host takes nothing more from any server.
 	OnEvent func(*Event)
 	// OnRequest answers what servers of older revisions ask (what ClientCapabilities declares). A *RemoteError is passed on with
 	// its code. Each request has a goroutine of its own; the context ends with the server's connection. nil refuses everything.

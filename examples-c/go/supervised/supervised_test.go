@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -308,6 +309,109 @@ func TestSlowHandlerHoldsTheServerBack(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatalf("%d of %d", notes, wanted)
 	}
+}
+
+// flooded is a server whose stream nobody reads, with so much unread that the host takes no more.
+func flooded(t *testing.T, ctx context.Context, host *Host, spec Spec) (*Server, *Stream) {
+	t.Helper()
+	server := start(t, host, spec)
+	stream, err := server.Listen(Filter{URIs: []string{"mem://counter"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Next(ctx); err != nil {
+		t.Fatal(err)
+	}
+	// Untracked, so that nobody waits for its answer.
+	line := `{"jsonrpc":"2.0","id":"flood","method":"tools/call","params":{"name":"flood","arguments":{"kind":"updated","count":%d},` +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	if _, err := server.Send([]byte(fmt.Sprintf(line, 20*enough))); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the full stream", func() bool { return host.queued >= enough }, &host.mutex)
+	return server, stream
+}
+
+func within(t *testing.T, ctx context.Context, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		t.Fatalf("waited a minute for %s", what)
+	}
+}
+
+// Close and Shutdown go on inside poll: who waits for them must not wait for a reader who never comes.
+func TestAnEndComesBehindAStreamThatNobodyReads(t *testing.T) {
+	ctx, host := newHost(t)
+	server, _ := flooded(t, ctx, host, demo(t))
+	for i := 0; i < 2; i++ {
+		if err := server.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(t, ctx, "the end of a server", server.Done())
+	flooded(t, ctx, host, demo(t))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if err := host.Shutdown(5 * time.Second); err != nil {
+			t.Error(err)
+		}
+	}()
+	within(t, ctx, "the end of all servers", over)
+	if host.waiting != 0 {
+		t.Errorf("%d still wait", host.waiting)
+	}
+}
+
+// What a stream that is over has left unread is nobody's to read any more, cancelled or ended.
+func TestAStreamThatIsOverHoldsNobodyBack(t *testing.T) {
+	ctx, host := newHost(t)
+	back := make(chan struct{}, 1)
+	spec := demo(t)
+	spec.OnEvent = func(e *Event) {
+		if e.Kind == Reconnect {
+			back <- struct{}{}
+		}
+	}
+	server, stream := flooded(t, ctx, host, spec)
+	for i := 0; i < 2; i++ {
+		if err := stream.Cancel(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pid, err := server.Pid()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	within(t, ctx, "the replacement", back)
+	// It can still be read, and that is counted once.
+	if _, err := stream.Next(ctx); err != nil {
+		t.Error(err)
+	}
+	waitFor(t, "the handler", func() bool { return host.queued == 0 }, &host.mutex)
+	other, _ := flooded(t, ctx, host, demo(t))
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, ctx, "the end", other.Done())
+	waitFor(t, "nothing to be counted", func() bool { return host.queued == 0 }, &host.mutex)
+}
+
+func TestAServerThatWasNeverStartedIsOverWhenItIsRemoved(t *testing.T) {
+	ctx, host := newHost(t)
+	server, err := host.Add(Spec{Command: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, ctx, "the end", server.Done())
 }
 
 func TestWhatIsRefusedSaysWhy(t *testing.T) {

@@ -27,7 +27,7 @@ use known::Known;
 use legacy::Legacy;
 use methods::{LISTEN, Method};
 use wire::check_length;
-pub use wire::{Out, Wire};
+pub use wire::{Direct, Out, Wire};
 
 /// What a host may say of one request.
 #[derive(Debug, Clone, Copy, Default)]

@@ -167,7 +167,7 @@ fn z06_h05_a_giant_array_takes_its_turns() {
         let count = rest.len().min(room.len());
         room[..count].copy_from_slice(&rest[..count]);
         rest = &rest[count..];
-        caller.sup.stdout_read(now, slot, count, 512);
+        caller.sup.stdout_read(now, slot, count, 512, None);
     }
     let is_left = |caller: &Caller| caller.sup.connection(slot).is_some_and(|conn| conn.framer.has_line());
     caller.act();
@@ -183,7 +183,7 @@ fn z06_h05_a_giant_array_takes_its_turns() {
     // All of it is taken in the end.
     while is_left(&caller) {
         let now = caller.now;
-        assert!(caller.sup.take_lines(now, slot, 512) > 0);
+        assert!(caller.sup.take_lines(now, slot, 512, None) > 0);
     }
     caller.act();
     assert!(caller.take_unlogged().starts_with("D, C lost exit=0 ->1"));
