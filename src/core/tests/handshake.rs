@@ -29,7 +29,7 @@ fn capabilities() -> Value {
     json!({"tools": {"listChanged": true}, "resources": {"subscribe": true}, "logging": {}})
 }
 
-fn welcome(version: &str) -> Value {
+pub fn welcome(version: &str) -> Value {
     json!({"protocolVersion": version, "capabilities": capabilities(), "serverInfo": {"name": "s", "version": "1"}})
 }
 

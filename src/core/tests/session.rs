@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::caller::Caller;
-use super::handshake::{legacy, of};
+use super::handshake::{legacy, of, welcome};
 use super::harness::Rig;
 use crate::core::policy::Mode;
 use crate::core::time::ms;
@@ -203,4 +203,31 @@ fn r07_methods_of_the_older_revisions_need_capabilities_too() {
     for method in ["resources/subscribe", "resources/unsubscribe", "logging/setLevel", "tools/list"] {
         caller.call(method);
     }
+}
+
+#[test]
+fn z03_a_restart_in_the_middle_of_asking_acknowledges_once() {
+    let mut caller = legacy(of(Mode::Legacy), "2025-11-25");
+    let (a, b) = ("mem://a".to_owned(), "mem://b".to_owned());
+    let first = listens(&mut caller, &[a.clone(), b.clone()]);
+    listens(&mut caller, &[b]);
+    caller.reads();
+    caller.answers("mcp-supervised-2");
+    caller.die(0);
+    caller.advance(100);
+    caller.spawn();
+    // In between there is no wire: it is forgotten, and not asked for any more.
+    cancels(&mut caller, first);
+    assert_eq!(caller.reads(), "mcp-supervised-4 initialize");
+    caller.results("mcp-supervised-4", welcome("2025-11-25"));
+    assert_eq!(caller.reads(), "note notifications/initialized, mcp-supervised-5 resources/subscribe");
+    told(&mut caller);
+    // The new process answers what the old one was asked.
+    caller.answers("mcp-supervised-3");
+    assert_eq!(told(&mut caller), 1, "a log line");
+    caller.answers("mcp-supervised-5");
+    assert_eq!(told(&mut caller), 1, "the acknowledgement");
+    caller.answers("mcp-supervised-5");
+    assert_eq!(told(&mut caller), 1, "a log line");
+    assert_eq!(caller.in_flight(), 1);
 }
