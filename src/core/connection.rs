@@ -13,6 +13,7 @@ use super::framing::Framer;
 use super::log::StderrLines;
 use super::outbox::Outbox;
 use super::policy::Policy;
+use super::supervisor::Told;
 use super::time::{NEVER, Nanos, after};
 
 /// How much is read, beyond what was owed, from those who outlived the process (L3).
@@ -74,8 +75,18 @@ pub struct ExitReport {
     pub stdin: Option<StdinReport>,
 }
 
+/// Where messages go that no earlier event waits before: to the host, whose poll this is.
+pub trait Outlet {
+    /// How many more the host takes.
+    fn room(&self) -> usize;
+
+    /// Hands it out.
+    fn give(&mut self, told: Told);
+}
+
 /// What a step needs from around the connection.
 pub struct Ctx<'a> {
+    pub outlet: Option<&'a mut dyn Outlet>,
     pub now: Nanos,
     pub slot: u32,
     pub deadlines: &'a mut Deadlines,

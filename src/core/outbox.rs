@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Range;
 
 use super::queue::SMALL;
 
@@ -142,35 +143,55 @@ impl Outbox {
 
     /// Takes a line out again if not a byte of it was written. Says whether it did.
     pub fn take_back(&mut self, number: u64) -> bool {
-        let Ok(at) = self.lines.binary_search_by_key(&number, |line| line.0) else {
-            return false;
-        };
-        let start = self.lines[at].1;
-        let Some(offset) = start.checked_sub(self.written) else {
-            return false;
-        };
-        if offset >= self.queued as u64 {
-            // It was given up before: nothing of it will be written.
-            return true;
-        }
-        let end = self.lines.get(at + 1).map_or(self.written + self.queued as u64, |line| line.1);
-        let len = (end - start) as usize;
-        // A line lies in one segment, since segments only grow by whole lines.
-        let mut from = offset as usize + self.head;
-        for segment in &mut self.segments {
-            if from < segment.len() {
-                segment.drain(from..from + len);
-                break;
+        let mut numbers = vec![number];
+        self.take_back_all(&mut numbers);
+        numbers.is_empty()
+    }
+
+    /// Takes lines out again of which not a byte was written, and leaves in `numbers`, which is sorted, those of which it did not:
+    /// the server may have read them. All in one pass: a server that hangs may have thousands of requests time out together.
+    pub fn take_back_all(&mut self, numbers: &mut Vec<u64>) {
+        let queued_to = self.written + self.queued as u64;
+        // Where the lines stand in the list, and where in the stream.
+        let mut gaps: Vec<(usize, Range<u64>)> = Vec::new();
+        numbers.retain(|number| {
+            let Ok(at) = self.lines.binary_search_by_key(number, |line| line.0) else { return true };
+            let start = self.lines[at].1;
+            // One behind everything queued was given up before: nothing of it will be written.
+            if (self.written..queued_to).contains(&start) {
+                gaps.push((at, start..self.lines.get(at + 1).map_or(queued_to, |next| next.1)));
             }
-            from -= segment.len();
+            start < self.written
+        });
+        let Some(first) = gaps.first().map(|gap| gap.0) else { return };
+        // A line lies in one segment, since segments only grow by whole lines.
+        let mut start = self.written - self.head as u64;
+        let mut rest = gaps.iter().peekable();
+        for segment in &mut self.segments {
+            let end = start + segment.len() as u64;
+            let (mut kept, mut from) = (0, 0);
+            while let Some((_, gap)) = rest.next_if(|(_, gap)| gap.start < end) {
+                let to = (gap.start - start) as usize;
+                segment.copy_within(from..to, kept);
+                kept += to - from;
+                from = (gap.end - start) as usize;
+            }
+            if from > 0 {
+                segment.copy_within(from.., kept);
+                segment.truncate(kept + segment.len() - from);
+            }
+            start = end;
         }
         self.segments.retain(|segment| !segment.is_empty());
-        self.queued -= len;
-        self.lines.remove(at);
-        for line in self.lines.range_mut(at..) {
-            line.1 -= len as u64;
+        let mut gone = 0;
+        let mut rest = gaps.iter().peekable();
+        for (at, (number, offset)) in (first..).zip(self.lines.split_off(first)) {
+            match rest.next_if(|gap| gap.0 == at) {
+                Some((_, gap)) => gone += gap.end - gap.start,
+                None => self.lines.push_back((number, offset - gone)),
+            }
         }
-        true
+        self.queued -= gone as usize;
     }
 
     /// Drops what was not written; the numbers of its lines are remembered.
@@ -317,6 +338,40 @@ mod tests {
                     got.extend(drain(&mut outbox, 7));
                 }
                 assert_eq!(got, expected, "line {taken} after {written} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn r03_many_lines_are_taken_back_together() {
+        let line = |n: u64| vec![b'0' + n as u8; 30_000 + n as usize];
+        let all: usize = (1..=6).map(|n| line(n).len()).sum();
+        for set in 0..1_u32 << 6 {
+            let wanted = |n: u64| set >> (n - 1) & 1 == 1;
+            for written in [0, 1, 30_001, 30_002, 70_000, 90_006, all - 1, all] {
+                let mut outbox = Outbox::new(1 << 16);
+                (1..=6).for_each(|n| outbox.push(n, line(n)));
+                let mut got = Vec::new();
+                while got.len() < written {
+                    let more = drain(&mut outbox, written - got.len());
+                    got.extend(more);
+                }
+                let begun = |n: u64| (1..n).map(|n| line(n).len()).sum::<usize>() < written;
+                let mut numbers: Vec<u64> = (1..=6).filter(|n| wanted(*n)).collect();
+                outbox.take_back_all(&mut numbers);
+                assert!(
+                    numbers.iter().all(|n| begun(*n))
+                        && (1..=6).all(|n| !wanted(n) || !begun(n) || numbers.contains(&n))
+                );
+                outbox.push(7, line(7));
+                while outbox.queued() > 0 {
+                    got.extend(drain(&mut outbox, 7_777));
+                }
+                let expected: Vec<u64> = (1..=7).filter(|n| begun(*n) || *n == 7 || !wanted(*n)).collect();
+                assert!(
+                    got == expected.into_iter().flat_map(line).collect::<Vec<u8>>(),
+                    "set {set:b} after {written} bytes"
+                );
             }
         }
     }

@@ -221,12 +221,18 @@ impl<T> Requests<T> {
     /// Progress came: the idle timeout begins anew.
     pub fn restart_idle(&mut self, id: u64, now: Nanos) {
         let Some(at) = self.find(id) else { return };
-        if let Some(timeout) = self.unlink(at, Bound::Idle) {
-            self.link(at, Bound::Idle, timeout, now);
-        }
+        let Some(idle) = self.entry(at).map(|entry| entry.idle) else { return };
+        let timeout = match idle.list {
+            NONE => return,
+            OTHERS => self.others.get(&(idle.at, at, Bound::Idle)).copied().unwrap_or(NEVER),
+            list => self.lists[list as usize].timeout,
+        };
+        self.unlink(at, Bound::Idle);
+        self.link(at, Bound::Idle, timeout, now);
     }
 
     /// The earliest deadline of all.
+    #[inline]
     pub fn next_deadline(&self) -> Option<Nanos> {
         let listed = self.lists.iter().filter_map(|list| self.first_of(list)).min();
         let other = self.others.first_key_value().map(|((at, ..), _)| *at);
@@ -301,12 +307,7 @@ impl<T> Requests<T> {
                     empty
                 }
                 None if self.lists.len() == MOST_LISTS => {
-                    let due = after(now, timeout);
-                    self.others.insert((due, at, bound), timeout);
-                    if let Some(links) = self.links(at, bound) {
-                        *links = Links { list: OTHERS, before: NONE, behind: NONE, at: due };
-                    }
-                    return;
+                    return self.link_other(at, bound, timeout, after(now, timeout));
                 }
                 None => {
                     self.lists.push(List { bound, timeout, first: NONE, last: NONE });
@@ -325,12 +326,13 @@ impl<T> Requests<T> {
         self.lists[list].last = at;
     }
 
-    /// Takes a deadline out, and says what its timeout was.
-    fn unlink(&mut self, at: u32, bound: Bound) -> Option<Nanos> {
-        let Links { list, before, behind, at: due } = std::mem::replace(self.links(at, bound)?, UNLINKED);
+    #[inline]
+    fn unlink(&mut self, at: u32, bound: Bound) {
+        let Some(links) = self.links(at, bound) else { return };
+        let Links { list, before, behind, at: due } = std::mem::replace(links, UNLINKED);
         match list {
-            NONE => return None,
-            OTHERS => return self.others.remove(&(due, at, bound)),
+            NONE => return,
+            OTHERS => return self.unlink_other(due, at, bound),
             _ => {}
         }
         match self.links(before, bound) {
@@ -341,7 +343,19 @@ impl<T> Requests<T> {
             Some(links) => links.before = before,
             None => self.lists[list as usize].last = before,
         }
-        Some(self.lists[list as usize].timeout)
+    }
+
+    #[cold]
+    fn link_other(&mut self, at: u32, bound: Bound, timeout: Nanos, due: Nanos) {
+        self.others.insert((due, at, bound), timeout);
+        if let Some(links) = self.links(at, bound) {
+            *links = Links { list: OTHERS, before: NONE, behind: NONE, at: due };
+        }
+    }
+
+    #[cold]
+    fn unlink_other(&mut self, due: Nanos, at: u32, bound: Bound) {
+        self.others.remove(&(due, at, bound));
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::chunk::Pool;
 use super::client::{Options, Reply};
-use super::connection::{Action, Connection, Ctx, ExitReport, Spawned, StdinReport};
+use super::connection::{Action, Connection, Ctx, ExitReport, Outlet, Spawned, StdinReport};
 use super::deadlines::{Deadlines, Timer};
 use super::error::Refusal;
 use super::event::{Answer, HandleEvent};
@@ -280,13 +280,20 @@ impl Supervisor {
     }
 
     /// `count` bytes were read into that room; at most `lines` lines are taken now. Says how many were, as `take_lines` counts.
-    pub fn stdout_read(&mut self, now: Nanos, slot: u32, count: usize, lines: usize) -> usize {
-        self.with(now, slot, |peer, ctx| peer.stdout_read(ctx, count, lines)).unwrap_or(0)
+    pub fn stdout_read(
+        &mut self,
+        now: Nanos,
+        slot: u32,
+        count: usize,
+        lines: usize,
+        outlet: Option<&mut dyn Outlet>,
+    ) -> usize {
+        self.with_outlet(now, slot, outlet, |peer, ctx| peer.stdout_read(ctx, count, lines)).unwrap_or(0)
     }
 
     /// At most `lines` more lines of what was read are taken. Says how many were; a large one counts for `TURN_LINES`.
-    pub fn take_lines(&mut self, now: Nanos, slot: u32, lines: usize) -> usize {
-        self.with(now, slot, |peer, ctx| peer.take_lines(ctx, lines)).unwrap_or(0)
+    pub fn take_lines(&mut self, now: Nanos, slot: u32, lines: usize, outlet: Option<&mut dyn Outlet>) -> usize {
+        self.with_outlet(now, slot, outlet, |peer, ctx| peer.take_lines(ctx, lines)).unwrap_or(0)
     }
 
     /// stdout ended, or cannot be read for the reason given.
@@ -467,9 +474,22 @@ impl Supervisor {
 
     /// One step of one peer, and the bookkeeping behind it. `None` if the slot is empty.
     fn with<T>(&mut self, now: Nanos, slot: u32, step: impl FnOnce(&mut Peer, &mut Ctx<'_>) -> T) -> Option<T> {
+        self.with_outlet(now, slot, None, step)
+    }
+
+    /// The same with the host at hand, for messages that need not wait in the queue.
+    fn with_outlet<T>(
+        &mut self,
+        now: Nanos,
+        slot: u32,
+        outlet: Option<&mut dyn Outlet>,
+        step: impl FnOnce(&mut Peer, &mut Ctx<'_>) -> T,
+    ) -> Option<T> {
         let peer = self.slots.get_mut(slot as usize)?.peer.as_deref_mut()?;
         let was_open = peer.state() != StateName::Closed;
-        let mut ctx = Ctx { now, slot, deadlines: &mut self.deadlines, actions: &mut self.actions };
+        // Said again, because the lifetime of what is behind it is another one here.
+        let outlet = outlet.map(|outlet| outlet as &mut dyn Outlet);
+        let mut ctx = Ctx { outlet, now, slot, deadlines: &mut self.deadlines, actions: &mut self.actions };
         let value = step(peer, &mut ctx);
         if was_open && peer.state() == StateName::Closed {
             self.open -= 1;

@@ -25,7 +25,7 @@ pub use spec::{EnvMode, Launch, Spec};
 
 use crate::core::client::known::Known;
 use crate::core::client::{Options, Reply};
-use crate::core::connection::Spawned;
+use crate::core::connection::{Outlet, Spawned};
 use crate::core::error::Refusal;
 use crate::core::ids::PeerId;
 use crate::core::log::Level;
@@ -85,6 +85,25 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self { manual_clock: false, log_level: Level::Warning, sigchld: false }
+    }
+}
+
+/// The host's array, as far as it is not filled.
+struct Taker<'a, F> {
+    left: usize,
+    out: &'a mut F,
+}
+
+impl<F: FnMut(Told)> Outlet for Taker<'_, F> {
+    #[inline]
+    fn room(&self) -> usize {
+        self.left
+    }
+
+    #[inline]
+    fn give(&mut self, told: Told) {
+        self.left -= 1;
+        (self.out)(told);
     }
 }
 
@@ -359,7 +378,7 @@ impl Reactor {
     pub fn poll(&mut self, max: usize, timeout: Option<Duration>, mut out: impl FnMut(Told)) -> Result<usize, Error> {
         let at_once = timeout == Some(Duration::ZERO);
         let until = timeout.filter(|_| !at_once).and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut given = 0;
+        let mut taker = Taker { left: max, out: &mut out };
         let mut turns = 0;
         if self.core.has_work() {
             let now = self.clock.now();
@@ -374,14 +393,14 @@ impl Reactor {
                 self.arm();
                 until.map(|until| until.saturating_duration_since(Instant::now()))
             };
-            let interrupted = self.turn(wait)?;
-            while given < max {
+            let interrupted = self.turn(wait, &mut taker)?;
+            while taker.left > 0 {
                 let Some(told) = self.core.next_event() else {
                     break;
                 };
-                given += 1;
-                out(told);
+                taker.give(told);
             }
+            let given = max - taker.left;
             turns += 1;
             if turns >= MOST_TURNS {
                 // A wait of no length notices no signal: a host whose servers keep us busy without an event gets its turn.
@@ -391,6 +410,7 @@ impl Reactor {
                 break;
             }
         }
+        let given = max - taker.left;
         self.was_quiet = given <= 1;
         self.settle();
         Ok(given)

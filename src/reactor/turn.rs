@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::link::{Got, read};
 use super::tokens::{BELL, CHILD, Part, TIMER, parse};
 use super::{EVENTS, Error, Reactor};
-use crate::core::connection::Action;
+use crate::core::connection::{Action, Outlet};
 use crate::core::log::Level;
 use crate::core::outbox::no_slices;
 use crate::core::peer::TURN_LINES;
@@ -27,7 +27,7 @@ const SCRATCH_BYTES: usize = 16 << 10;
 
 impl Reactor {
     /// One turn, after waiting at most `wait` (`None` is without limit). Says whether a signal cut the wait short.
-    pub(super) fn turn(&mut self, wait: Option<Duration>) -> Result<bool, Error> {
+    pub(super) fn turn(&mut self, wait: Option<Duration>, outlet: &mut dyn Outlet) -> Result<bool, Error> {
         let interrupted = self.wait(wait)?;
         let now = self.clock.now();
         self.trim_if_due();
@@ -36,10 +36,13 @@ impl Reactor {
         }
         self.sweep_if_due(now);
         let mut work = std::mem::replace(&mut self.work, std::mem::take(&mut self.spare_work));
+        // A peer that is alone with its news has its messages handed out as they are read. Where there are several, or something
+        // waits, all go through the queues, so that peers take turns (H5).
+        let direct = work.len() == 1 && outlet.room() > 0 && !self.core.has_event();
         for slot in work.drain(..) {
             if let Some(link) = &mut self.links[slot as usize] {
                 link.is_listed = false;
-                self.serve(now, slot);
+                self.serve(now, slot, if direct { Some(&mut *outlet) } else { None });
             }
         }
         self.spare_work = work;
@@ -125,9 +128,9 @@ impl Reactor {
     }
 
     /// Serves one slot within its budget, and lists it again if something is left.
-    fn serve(&mut self, now: Nanos, slot: u32) {
+    fn serve(&mut self, now: Nanos, slot: u32, outlet: Option<&mut dyn Outlet>) {
         self.flush(now, slot);
-        let mut more = self.read_stdout(now, slot);
+        let mut more = self.read_stdout(now, slot, outlet);
         more |= self.read_stderr(now, slot);
         self.look_at_stdin(now, slot);
         self.look_at_exit(now, slot);
@@ -173,15 +176,16 @@ impl Reactor {
     }
 
     /// Reads stdout while the host has room; true if something is left that nothing will tell about.
-    fn read_stdout(&mut self, now: Nanos, slot: u32) -> bool {
+    fn read_stdout(&mut self, now: Nanos, slot: u32, mut outlet: Option<&mut dyn Outlet>) -> bool {
         let mut bytes = STDOUT_BYTES;
-        let mut lines = TURN_LINES;
+        // Lines that the host would not take now are better off in the buffer than in the queue.
+        let mut lines = outlet.as_ref().map_or(TURN_LINES, |outlet| outlet.room().min(TURN_LINES));
         loop {
             if self.core.has_backlog(slot) {
                 if lines == 0 {
                     return true;
                 }
-                lines = lines.saturating_sub(self.core.take_lines(now, slot, lines));
+                lines = lines.saturating_sub(self.core.take_lines(now, slot, lines, again(&mut outlet)));
                 continue;
             }
             if !self.core.wants_stdout(slot) {
@@ -199,7 +203,7 @@ impl Reactor {
             match read(end, room) {
                 Got::Bytes(count) => {
                     bytes = bytes.saturating_sub(count);
-                    lines = lines.saturating_sub(self.core.stdout_read(now, slot, count, lines));
+                    lines = lines.saturating_sub(self.core.stdout_read(now, slot, count, lines, again(&mut outlet)));
                 }
                 Got::Nothing => {
                     if link.exit_told {
@@ -230,7 +234,7 @@ impl Reactor {
         let mut bytes = 0;
         while bytes < capacity {
             if self.core.has_backlog(slot) {
-                self.core.take_lines(now, slot, usize::MAX);
+                self.core.take_lines(now, slot, usize::MAX, None);
                 continue;
             }
             if !self.core.wants_stdout(slot) {
@@ -241,7 +245,7 @@ impl Reactor {
             match read(end, room) {
                 Got::Bytes(count) => {
                     bytes += count;
-                    self.core.stdout_read(now, slot, count, usize::MAX);
+                    self.core.stdout_read(now, slot, count, usize::MAX, None);
                 }
                 // Whatever else it is, the next turn deals with it.
                 Got::Nothing => return,
@@ -374,5 +378,13 @@ impl Reactor {
         if let Some(link) = self.links[slot as usize].as_mut() {
             link.close(part, self.poll.registry());
         }
+    }
+}
+
+/// The same outlet for one more use.
+fn again<'a>(outlet: &'a mut Option<&mut dyn Outlet>) -> Option<&'a mut dyn Outlet> {
+    match outlet {
+        Some(outlet) => Some(&mut **outlet),
+        None => None,
     }
 }

@@ -363,7 +363,7 @@ impl Client {
 
 pub(super) fn tell(out: &mut Out<'_>, message: Inbound<'_>, to: To) {
     let Inbound { kind, parts, frame, .. } = message;
-    out.queue.push_counted(Event::Message { kind, parts, frame, to });
+    out.message(Event::Message { kind, parts, frame, to });
 }
 
 /// The notifications that mean something to the library.

@@ -162,10 +162,11 @@ impl Client {
 
     /// The peer is being closed by the host: the server is told of every open stream (L8). They stay open until CLOSE.
     pub fn cancel_streams(&mut self, wire: &mut Wire<'_>) {
-        for (id, stream) in &mut self.streams {
-            if let Place::Line(number) = stream.place
-                && !wire.outbox.take_back(number)
-            {
+        let mut begun: Vec<u64> = self.streams.values().filter_map(|stream| stream.place.line()).collect();
+        begun.sort_unstable();
+        wire.outbox.take_back_all(&mut begun);
+        for (id, stream) in &self.streams {
+            if stream.place.line().is_some_and(|number| begun.binary_search(&number).is_ok()) {
                 wire.push(crate::core::stamp::cancel_line(*id, "the client is closing"));
             }
         }

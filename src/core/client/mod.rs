@@ -26,7 +26,7 @@ use legacy::Legacy;
 pub use legacy::Reply;
 use methods::{LISTEN, Method};
 use wire::check_length;
-pub use wire::{Out, Wire};
+pub use wire::{Direct, Out, Wire};
 
 /// What a host may say of one request.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,6 +59,13 @@ enum Place {
     Here,
     /// Its connection is gone; the replacement gets it.
     Lost,
+}
+
+impl Place {
+    /// The number of its line.
+    fn line(self) -> Option<u64> {
+        if let Self::Line(number) = self { Some(number) } else { None }
+    }
 }
 
 /// What a request was made from, kept while it may have to be written again.
@@ -411,17 +418,19 @@ impl Client {
     }
 
     /// Ends what is overdue.
-    pub fn tick(&mut self, mut wire: Option<&mut Wire<'_>>, out: &mut Out<'_>, now: Nanos) {
+    pub fn tick(&mut self, wire: Option<&mut Wire<'_>>, out: &mut Out<'_>, now: Nanos) {
+        let mut overdue = Vec::new();
         for (id, bound) in self.requests.all_due(now) {
             let Some(pending) = self.forget(id) else { continue };
             let (name, timeout) = match bound {
                 Bound::Idle => ("idle timeout", pending.timeouts.idle),
                 Bound::Ceiling => ("ceiling", pending.timeouts.ceiling),
             };
-            self.tell_cancelled(wire.as_deref_mut(), id, pending.place, "the request timed out");
+            overdue.push((id, pending.place));
             let to = To { request: id, user_data: pending.user_data, flags: self.retried(&pending) };
             out.fail(to, Fault::Timeout, format!("no answer within the {name} of {} ms", to_ms(timeout)));
         }
+        self.tell_all_cancelled(wire, &overdue, "the request timed out");
         self.judge_held(out, now);
         while self.unacknowledged.front().is_some_and(|(at, _)| *at <= now) {
             let Some((_, id)) = self.unacknowledged.pop_front() else { break };
@@ -540,33 +549,37 @@ impl Client {
         }
     }
 
-    /// R3: the server is told only of what it may have read a byte of; what still waits is taken out of the queue.
     fn tell_cancelled(&mut self, wire: Option<&mut Wire<'_>>, id: u64, place: Place, reason: &str) {
-        match place {
-            Place::Line(number) => {
-                if let Some(wire) = wire
-                    && !wire.outbox.take_back(number)
-                    && !wire.quiet
-                {
-                    wire.push(stamp::cancel_line(id, reason));
+        self.tell_all_cancelled(wire, &[(id, place)], reason);
+    }
+
+    /// R3: the server is told only of what it may have read a byte of; what still waits is taken out of the queue.
+    fn tell_all_cancelled(&mut self, wire: Option<&mut Wire<'_>>, ended: &[(u64, Place)], reason: &str) {
+        let mut waited: Vec<u64> =
+            ended.iter().filter(|(_, place)| *place == Place::Waits).map(|(id, _)| *id).collect();
+        if !waited.is_empty() {
+            waited.sort_unstable();
+            let waiting_bytes = &mut self.waiting_bytes;
+            self.waiting.retain(|waiting| match waiting {
+                Waiting::Request { id, bytes } | Waiting::Stream { id, bytes } if waited.binary_search(id).is_ok() => {
+                    *waiting_bytes -= bytes;
+                    false
                 }
-            }
-            Place::Waits => {
-                let waiting_bytes = &mut self.waiting_bytes;
-                self.waiting.retain(|waiting| match waiting {
-                    Waiting::Request { id: other, bytes } | Waiting::Stream { id: other, bytes } if *other == id => {
-                        *waiting_bytes -= bytes;
-                        false
-                    }
-                    _ => true,
-                });
-            }
-            Place::Here => {
-                if let Some(wire) = wire {
-                    self.unsubscribe(wire);
+                _ => true,
+            });
+        }
+        let Some(wire) = wire else { return };
+        let mut begun: Vec<u64> = ended.iter().filter_map(|(_, place)| place.line()).collect();
+        begun.sort_unstable();
+        wire.outbox.take_back_all(&mut begun);
+        for (id, place) in ended {
+            match place {
+                Place::Line(number) if !wire.quiet && begun.binary_search(number).is_ok() => {
+                    wire.push(stamp::cancel_line(*id, reason));
                 }
+                Place::Here => self.unsubscribe(wire),
+                Place::Line(_) | Place::Waits | Place::Lost => {}
             }
-            Place::Lost => {}
         }
     }
 }

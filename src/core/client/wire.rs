@@ -1,11 +1,13 @@
 //! What a step of the client is handed: where its lines go, and where its events go.
 
-use crate::core::connection::Connection;
+use crate::core::connection::{Connection, Outlet};
 use crate::core::error::Refusal;
 use crate::core::event::{Answer, Event, Failed, Fault, To, flag};
+use crate::core::ids::PeerId;
 use crate::core::log::Level;
 use crate::core::outbox::Outbox;
-use crate::core::queue::EventQueue;
+use crate::core::queue::{EventQueue, Queued};
+use crate::core::supervisor::Told;
 
 /// Where lines go while a connection serves.
 pub struct Wire<'a> {
@@ -94,9 +96,32 @@ pub struct Out<'a> {
     pub queue: &'a mut EventQueue,
     /// Lines up to this level are told.
     pub log_level: Level,
+    /// The host itself, while its poll runs.
+    pub direct: Option<Direct<'a>>,
+}
+
+/// The host, as a message of one peer reaches it.
+pub struct Direct<'a> {
+    /// Whose events these are.
+    pub id: PeerId,
+    /// What the host gave with `add`.
+    pub data: u64,
+    /// Where they go.
+    pub outlet: &'a mut dyn Outlet,
 }
 
 impl Out<'_> {
+    /// A message of the server: straight to the host if nothing of this peer waits, otherwise it counts against F1.
+    #[inline]
+    pub fn message(&mut self, event: Event) {
+        match &mut self.direct {
+            Some(Direct { id, data, outlet }) if self.queue.is_empty() && outlet.room() > 0 => {
+                outlet.give(Told::Peer { id: *id, data: *data, queued: Queued { event, is_final: false } });
+            }
+            _ => self.queue.push_counted(event),
+        }
+    }
+
     pub(super) fn log(&mut self, level: Level, text: String) {
         if level <= self.log_level {
             self.queue.log(level, text);

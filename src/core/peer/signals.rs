@@ -2,7 +2,7 @@
 
 use crate::core::chunk::READ_BYTES;
 use crate::core::client::inbound::{Inbound, Moment};
-use crate::core::client::{Out, Wire};
+use crate::core::client::{Direct, Out, Wire};
 use crate::core::connection::{Action, Connection, Ctx, ExitReport, StdinReport};
 use crate::core::deadlines::Timer;
 use crate::core::event::{CloseReason, Event, Fault, To};
@@ -90,11 +90,15 @@ impl Peer {
         let grammar_bytes = self.policy.limits.grammar_bytes;
         match message::read_line(&frame, self.spoken, grammar_bytes, &mut self.envelope) {
             Reading::Message(kind, parts) => {
-                let Some(client) = self.client.as_deref_mut() else {
-                    return self.queue.push_counted(Event::Message { kind, parts, frame, to: To::default() });
-                };
                 let shed = self.policy.client.shed && self.queue.counted() >= self.policy.limits.event_queue;
-                let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
+                let direct = match &mut ctx.outlet {
+                    Some(outlet) => Some(Direct { id: self.id, data: self.data, outlet: &mut **outlet }),
+                    None => None,
+                };
+                let mut out = Out { queue: &mut self.queue, log_level: self.log_level, direct };
+                let Some(client) = self.client.as_deref_mut() else {
+                    return out.message(Event::Message { kind, parts, frame, to: To::default() });
+                };
                 let closing = matches!(self.state, State::Closing { .. });
                 let dying = matches!(self.state, State::Ending { .. });
                 let mut wire = match &mut self.state {
@@ -128,7 +132,7 @@ impl Peer {
                 let cut = cut && self.connection().is_some_and(|conn| !conn.stdout_open() && !conn.framer.has_line());
                 let leaving = matches!(self.state, State::Ending { .. } | State::Closing { .. });
                 if let Some(client) = self.client.as_deref_mut().filter(|_| !cut) {
-                    let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
+                    let mut out = Out { queue: &mut self.queue, log_level: self.log_level, direct: None };
                     if client.broken_answer(&mut out, (&self.envelope, frame.bytes()), &text, leaving) {
                         return;
                     }

@@ -40,7 +40,7 @@ impl Peer {
     /// The completions of this moment.
     fn lose(&mut self, ctx: &mut Ctx<'_>, unread_from: u64, fate: Fate) {
         if let Some(client) = self.client.as_deref_mut() {
-            let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
+            let mut out = Out { queue: &mut self.queue, log_level: self.log_level, direct: None };
             client.lose(&mut out, unread_from, fate);
             if fate != Fate::Replaced {
                 ctx.deadlines.clear(&mut self.own, ctx.slot, Timer::Client);

@@ -103,7 +103,7 @@ impl Peer {
     /// Ends a request or a stream (R5). Where no connection takes lines it is freed, and nothing is sent.
     pub fn cancel(&mut self, ctx: &mut Ctx<'_>, id: u64, reason: &str) -> Answer {
         let client = self.client.as_deref_mut().ok_or(RAW)?;
-        let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
+        let mut out = Out { queue: &mut self.queue, log_level: self.log_level, direct: None };
         let limit = self.policy.limits.outbound_bytes;
         let quiet = matches!(self.state, State::Closing { .. });
         let answer = match &mut self.state {
@@ -131,7 +131,7 @@ impl Peer {
     /// Tells what the library answers by itself.
     pub(super) fn speak_up(&mut self) {
         if let Some(client) = self.client.as_deref_mut().filter(|client| client.has_due()) {
-            client.speak_up(&mut Out { queue: &mut self.queue, log_level: self.log_level });
+            client.speak_up(&mut Out { queue: &mut self.queue, log_level: self.log_level, direct: None });
         }
     }
 
@@ -154,7 +154,7 @@ impl Peer {
     /// Ends what is overdue of requests and streams.
     pub(super) fn client_due(&mut self, ctx: &mut Ctx<'_>) {
         let Some(client) = self.client.as_deref_mut() else { return };
-        let mut out = Out { queue: &mut self.queue, log_level: self.log_level };
+        let mut out = Out { queue: &mut self.queue, log_level: self.log_level, direct: None };
         let limit = self.policy.limits.outbound_bytes;
         let quiet = matches!(self.state, State::Closing { .. });
         match &mut self.state {

@@ -76,12 +76,13 @@ impl Caller {
 
     /// One peer that was not started.
     pub fn idle(policy: Policy, level: Level) -> Self {
+        let recorder = Recorder::of(policy.mode);
         Self {
             rig: Rig::with(&[policy], level),
             life: 0,
             part: Vec::new(),
             lines: Vec::new(),
-            recorder: Recorder::default(),
+            recorder,
             next_id: 1,
             completed: BTreeSet::new(),
         }
@@ -231,7 +232,7 @@ impl Caller {
             self.rig.wrote_bytes(bytes.len());
             for byte in bytes {
                 if byte == b'\n' {
-                    self.recorder.line(self.rig.sup.peer(self.rig.id()).unwrap().spoken(), &self.part);
+                    self.recorder.line(&self.part);
                     self.lines.push(String::from_utf8(std::mem::take(&mut self.part)).unwrap());
                 } else {
                     self.part.push(byte);

@@ -12,7 +12,6 @@ impl ClientWorld {
 
     /// It reads from its stdin; what it has asked and read of it is its own.
     pub fn reads(&mut self, bytes: usize) {
-        let spoken = self.sup.peer(self.id).unwrap().spoken();
         let Some(process) = self.process.as_mut().filter(|process| process.readers) else { return };
         let count = bytes.min(process.pipe.len());
         process.read += count as u64;
@@ -24,7 +23,7 @@ impl ClientWorld {
         for byte in process.pipe.drain(..count) {
             if byte == b'\n' {
                 let line = std::mem::take(&mut process.part);
-                self.recorder.line(spoken, &line);
+                self.recorder.line(&line);
                 let line: Value = serde_json::from_slice(&line).unwrap();
                 if !line["id"].is_null() && !line["method"].is_null() && !process.gone {
                     process.asked.push(line);

@@ -9,7 +9,7 @@ use super::ledger::{Asked, Ledger};
 use super::record::Recorder;
 use super::watch::Watch;
 use crate::core::client::Options;
-use crate::core::connection::{Action, ExitReport, Spawned, StdinReport};
+use crate::core::connection::{Action, ExitReport, Outlet, Spawned, StdinReport};
 use crate::core::era::Spoken;
 use crate::core::error::Refusal;
 use crate::core::event::{Answer, Event, Exit, Fault, HandleEvent};
@@ -93,6 +93,23 @@ pub struct ClientWorld {
     shy: u64,
 }
 
+/// A host in the middle of a poll.
+struct Host {
+    room: usize,
+    taken: Vec<Told>,
+}
+
+impl Outlet for Host {
+    fn room(&self) -> usize {
+        self.room
+    }
+
+    fn give(&mut self, told: Told) {
+        self.room -= 1;
+        self.taken.push(told);
+    }
+}
+
 impl ClientWorld {
     pub fn new(policy: Policy) -> Self {
         let mut sup = Supervisor::new(Level::Info);
@@ -101,7 +118,7 @@ impl ClientWorld {
             sup,
             now: ms(1_000),
             ledger: Ledger::default(),
-            recorder: Recorder::default(),
+            recorder: Recorder::of(policy.mode),
             spawns_fail: false,
             id,
             watch: Watch::new(policy.clone()),
@@ -309,9 +326,16 @@ impl ClientWorld {
         self.kept.clear();
         self.call(|sup, now| sup.begin_poll(now));
         self.act();
-        self.serve(usize::MAX);
+        // As the reactor does it: while nothing waits, messages go straight to the host.
+        let mut host = Host { room: if self.sup.has_event() { 0 } else { most }, taken: Vec::new() };
+        self.serve_to(usize::MAX, &mut host);
+        let direct = host.taken.len();
+        for told in host.taken {
+            self.told(&told);
+            self.kept.push(told);
+        }
         self.tick();
-        for taken in 0.. {
+        for taken in direct.. {
             assert!(taken < 100_000, "there is no end of events");
             if taken == most {
                 break;
@@ -401,12 +425,16 @@ impl ClientWorld {
 
     // ---- the reactor ----
 
-    /// One turn, with at most so many lines.
-    pub fn serve(&mut self, mut frames: usize) {
+    /// One turn without a host, with at most so many lines.
+    pub fn serve(&mut self, frames: usize) {
+        self.serve_to(frames, &mut Host { room: 0, taken: Vec::new() });
+    }
+
+    fn serve_to(&mut self, mut frames: usize, host: &mut Host) {
         self.flush();
         while frames > 0 {
             if self.sup.has_backlog(0) {
-                frames -= self.call(|sup, now| sup.take_lines(now, 0, frames));
+                frames -= self.call(|sup, now| sup.take_lines(now, 0, frames, Some(&mut *host)));
                 self.act();
                 continue;
             }
@@ -428,7 +456,7 @@ impl ClientWorld {
             for (to, from) in room.iter_mut().zip(process.out.drain(..count)) {
                 *to = from;
             }
-            frames -= self.call(|sup, now| sup.stdout_read(now, 0, count, frames));
+            frames -= self.call(|sup, now| sup.stdout_read(now, 0, count, frames, Some(&mut *host)));
             self.act();
         }
         self.serve_rest();

@@ -352,12 +352,12 @@ fn f05_a_turn_takes_so_many_lines_and_the_rest_waits() {
     let text = [note("a"), note("b"), note("c")].concat();
     let room = rig.sup.stdout_room(0).unwrap();
     room[..text.len()].copy_from_slice(text.as_bytes());
-    assert_eq!(rig.sup.stdout_read(rig.now, 0, text.len(), 2), 2);
+    assert_eq!(rig.sup.stdout_read(rig.now, 0, text.len(), 2, None), 2);
     assert!(rig.sup.has_backlog(0));
     assert!(!rig.sup.wants_stdout(0), "what was read goes before what is to be read");
     assert_eq!(rig.take(), "M a, M b");
-    assert_eq!(rig.sup.take_lines(rig.now, 0, 0), 0);
-    assert_eq!(rig.sup.take_lines(rig.now, 0, 5), 1);
+    assert_eq!(rig.sup.take_lines(rig.now, 0, 0, None), 0);
+    assert_eq!(rig.sup.take_lines(rig.now, 0, 5, None), 1);
     assert!(!rig.sup.has_backlog(0) && rig.sup.wants_stdout(0));
     assert_eq!(rig.take(), "M c");
 }
@@ -369,11 +369,11 @@ fn f05_an_end_waits_for_lines_whose_turn_did_not_come() {
     rig.exit(0, text.len());
     let room = rig.sup.stdout_room(0).unwrap();
     room[..text.len()].copy_from_slice(text.as_bytes());
-    rig.sup.stdout_read(rig.now, 0, text.len(), 0);
-    rig.sup.take_lines(rig.now, 0, 1);
+    rig.sup.stdout_read(rig.now, 0, text.len(), 0, None);
+    rig.sup.take_lines(rig.now, 0, 1, None);
     assert_eq!(rig.take(), "M a");
     assert_eq!(rig.state(), StateName::Ending);
-    rig.sup.take_lines(rig.now, 0, 1);
+    rig.sup.take_lines(rig.now, 0, 1, None);
     rig.eof();
     assert_eq!(rig.take(), "M b, D, C lost exit=0 ->1");
 }

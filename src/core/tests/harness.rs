@@ -219,7 +219,7 @@ impl Rig {
             let count = rest.len().min(room.len());
             room[..count].copy_from_slice(&rest[..count]);
             rest = &rest[count..];
-            self.sup.stdout_read(self.now, slot, count, usize::MAX);
+            self.sup.stdout_read(self.now, slot, count, usize::MAX, None);
             self.act();
         }
         bytes.len() - rest.len()
@@ -340,7 +340,7 @@ impl Rig {
                 Action::Spawn(slot) => (slot, "Spawn"),
                 Action::Serve(slot) => {
                     while self.sup.has_backlog(slot) {
-                        self.sup.take_lines(self.now, slot, usize::MAX);
+                        self.sup.take_lines(self.now, slot, usize::MAX, None);
                     }
                     (slot, "Serve")
                 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::core::era::Spoken;
+use crate::core::policy::Mode;
 
 /// A client's lines on their way to a file, if anybody wants them.
 #[derive(Debug)]
@@ -18,25 +18,21 @@ pub struct Recorder {
     verbatim: BTreeSet<u64>,
 }
 
-impl Default for Recorder {
-    fn default() -> Self {
-        let folder = std::env::var_os("MCP_SUPERVISED_TEST_RECORDED").map(PathBuf::from);
-        Self { folder, verbatim: BTreeSet::new() }
-    }
-}
-
 impl Recorder {
+    /// For a peer of that mode. Lines of the older revisions are judged where real servers record them, with their revision.
+    pub fn of(mode: Mode) -> Self {
+        let folder = std::env::var_os("MCP_SUPERVISED_TEST_RECORDED").filter(|_| mode == Mode::Modern);
+        Self { folder: folder.map(PathBuf::from), verbatim: BTreeSet::new() }
+    }
+
     /// What is put into the `_meta` of this request is not the library's affair.
     pub fn is_verbatim(&mut self, id: u64) {
         self.verbatim.insert(id);
     }
 
-    /// A whole line, without its line feed. Those of the older revisions are recorded by servers alone: here params are made up.
-    pub fn line(&self, spoken: Spoken, line: &[u8]) {
-        let Some(folder) = self.folder.as_ref().filter(|_| spoken == Spoken::Modern) else { return };
-        if serde_json::from_slice::<Value>(line).is_ok_and(|line| line["method"] == "initialize") {
-            return;
-        }
+    /// A whole line, without its line feed.
+    pub fn line(&self, line: &[u8]) {
+        let Some(folder) = &self.folder else { return };
         let id = serde_json::from_slice::<Value>(line).ok().and_then(|line| line["id"].as_u64());
         let judged = if id.is_some_and(|id| self.verbatim.contains(&id)) { "envelope" } else { "stamped" };
         let folder = folder.join(judged).join("2026-07-28");

@@ -367,7 +367,7 @@ impl World {
         self.flush(peer);
         while frames > 0 {
             if self.sup.has_backlog(slot) {
-                frames -= self.call(|sup, now| sup.take_lines(now, slot, frames));
+                frames -= self.call(|sup, now| sup.take_lines(now, slot, frames, None));
                 self.act();
                 continue;
             }
@@ -391,7 +391,7 @@ impl World {
             for (to, from) in room.iter_mut().zip(process.stdout_bytes.drain(..count)) {
                 *to = from;
             }
-            frames -= self.call(|sup, now| sup.stdout_read(now, slot, count, frames));
+            frames -= self.call(|sup, now| sup.stdout_read(now, slot, count, frames, None));
             self.act();
         }
         self.serve_rest(peer);
