@@ -579,7 +579,12 @@ struct config {
     bool sigchld = false;
 };
 
-/** The handle: any number of servers, and their events. Used by one thread at a time. */
+/**
+ * The handle: any number of servers, and their events. Used by one thread at a time: hosts with several take a lock around each
+ * call here and on a `peer`, and around poll for as long as its events are looked at. E_BUSY alone is not enough, since a call here
+ * may be two of C (the call, and the text of its failure), and since the array of events belongs to the handle. Such hosts wait on
+ * `fd` and poll with a timeout of 0, so that nobody waits for the lock for long. `wakeup` alone needs none.
+ */
 class handle {
 public:
     /** An empty one, to be moved into. */
@@ -609,6 +614,7 @@ public:
         : raw_(std::exchange(other.raw_, nullptr)),
           events_(std::move(other.events_)),
           capacity_(std::exchange(other.capacity_, 0)) {}
+    /** They change places: what this one had lives on in `other`, with its servers, until that one ends. */
     handle &operator=(handle &&other) noexcept {
         std::swap(raw_, other.raw_);
         std::swap(events_, other.events_);

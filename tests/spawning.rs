@@ -474,6 +474,12 @@ fn p09_no_argument_and_no_variable_is_logged() {
     scratch.remove("server");
     kill9(host.pid(dying));
     host.to_the_end(dying);
+    // Does not come to serve: what the library makes of its end is told as well.
+    for mode in [MCP_SUPERVISED_MODE_AUTO, MCP_SUPERVISED_MODE_LEGACY] {
+        let peer = host.launch(&shape(demo_server()).mode(mode).arg("--exit-at-start").arg("1"));
+        host.to_the_end(peer);
+    }
+    assert!(host.seen.iter().any(|e| e.status == MCP_SUPERVISED_E_HANDSHAKE as i32));
     let stubborn = host.launch(&shape(demo_server()));
     assert_eq!(host.close(stubborn), 0);
     host.to_the_end(stubborn);

@@ -12,6 +12,7 @@ use mcp_supervised::ffi::event::*;
 use mcp_supervised::ffi::guard::mcp_supervised as Handle;
 use mcp_supervised::ffi::handle::*;
 use mcp_supervised::ffi::peer::*;
+use mcp_supervised::ffi::respond::*;
 use mcp_supervised::ffi::spec::*;
 use mcp_supervised::ffi::spec_client::*;
 use mcp_supervised::ffi::traffic::*;
@@ -101,6 +102,8 @@ fn spec(source: &mut Source<'_>) -> *mut mcp_supervised_spec {
         // SAFETY: a live spec; every text has at least its length or is NULL.
         unsafe {
             match what % 16 {
+                0 if odd & 64 != 0 => mcp_supervised_spec_arg(spec, at, len),
+                10 if odd & 64 != 0 => mcp_supervised_spec_start_timeouts(spec, a, b),
                 0 => mcp_supervised_spec_env(spec, at, len, at, len),
                 1 => mcp_supervised_spec_cwd(spec, at, len),
                 2 => mcp_supervised_spec_env_mode(spec, a as u32),
@@ -232,6 +235,13 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
                     let options = if odd & 1 == 0 { ptr::null() } else { larger.as_ptr() };
                     let (method, method_len) = honest(&method, odd >> 1);
                     mcp_supervised_request(handle, peer, method, method_len, at, len, options, &mut out);
+                }
+                11 if odd & 64 != 0 => drop(mcp_supervised_respond(handle, peer, source.number(), at, len)),
+                11 if odd & 128 != 0 => {
+                    let (token, code) = (source.number(), source.number() as i64);
+                    let data = source.text();
+                    let (data, data_len) = honest(&data, odd >> 1);
+                    mcp_supervised_respond_error(handle, peer, token, code, at, len, data, data_len);
                 }
                 11 => drop(mcp_supervised_notify(handle, peer, c"notifications/x".as_ptr(), 15, at, len)),
                 12 => drop(mcp_supervised_listen(handle, peer, at, len, 5, &mut out)),

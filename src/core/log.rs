@@ -63,7 +63,9 @@ fn cut(out: &mut String, at: usize, room: usize) {
 }
 
 fn needs_escape(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    // The two separators, and all that have the property Bidi_Control.
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Cuts stderr into LOG lines.
@@ -179,6 +181,11 @@ mod tests {
         assert_eq!(escaped(b"caf\xe9!", 99), "caf\\xe9!");
         assert_eq!(escaped("读取 🎉".as_bytes(), 99), "读取 🎉");
         assert_eq!(escaped("a\u{202e}b\u{85}".as_bytes(), 99), "a\\u{202e}b\\u{85}");
+        let turning = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2066}\u{2067}\u{2068}\u{2069}";
+        let breaking = "\u{2028}\u{2029}\u{9b}";
+        for c in turning.chars().chain(breaking.chars()) {
+            assert_eq!(escaped(c.to_string().as_bytes(), 99), format!("\\u{{{:x}}}", c as u32));
+        }
     }
 
     #[test]

@@ -270,9 +270,10 @@ fn fr_17_a_nul_cuts_nothing() {
     assert!(server.next(MCP_SUPERVISED_EVENT_CLOSE).text().contains("before\\x00after"));
     // A host cannot give one where a C string is to come of it.
     let mut spec = std::ptr::null_mut();
-    // SAFETY: a text of three bytes and a place for the result.
-    let status = unsafe { mcp_supervised_spec_new(b"a\0b".as_ptr().cast(), 1, &mut spec) };
-    assert_eq!(status, 0);
+    for (len, status) in [(3, INVALID), (2, INVALID), (1, 0)] {
+        // SAFETY: a text of three bytes, of which so many are given, and a place for the result.
+        assert_eq!(unsafe { mcp_supervised_spec_new(b"a\0b".as_ptr().cast(), len, &mut spec) }, status, "{len} bytes");
+    }
     // SAFETY: a live spec, and texts of three bytes with a NUL in them.
     unsafe {
         let with_nul = b"a\0b";
