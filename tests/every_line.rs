@@ -69,7 +69,7 @@ fn everything(dir: &Scratch) -> Vec<String> {
 
     // Streams; the host, a deadline and the host's own words end something.
     let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true,
-        "resourceSubscriptions": ["mem://counter", "file:///a b"]});
+        "resourceSubscriptions": ["mem://counter", "file:///a%20b"]});
     let streams =
         [all, json!({}), json!({"resourceSubscriptions": ["mem://counter"]})].map(|f| host.listen(peer, f, 0));
     host.acknowledged(streams[2], 1);

@@ -122,7 +122,7 @@ fn everything(revision: &str, dir: &Scratch) -> Vec<String> {
 
     // Streams; the host and a deadline end something.
     let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true,
-        "resourceSubscriptions": ["mem://counter", "file:///a b"]});
+        "resourceSubscriptions": ["mem://counter", "file:///a%20b"]});
     let streams = [all, json!({"resourceSubscriptions": ["mem://counter"]})].map(|f| host.listen(peer, f, 0));
     host.acknowledged(streams[1], 1);
     let other = host.listen(peer, json!({"resourceSubscriptions": ["mem://counter/part"]}), 0);
