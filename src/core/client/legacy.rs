@@ -425,13 +425,13 @@ impl Client {
     }
 
     /// Requests of the library's own whose answers nobody waits for.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn owed_to_nobody(&self) -> usize {
         self.legacy.as_deref().map_or(0, |legacy| legacy.own.len() + legacy.others.len() - legacy.subscriptions.len())
     }
 
     /// Whether nothing is held for anybody.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn session_is_empty(&self) -> bool {
         self.legacy.as_deref().is_none_or(|legacy| {
             legacy.subscriptions.is_empty()

@@ -141,13 +141,13 @@ impl Peer {
     }
 
     /// What the connection speaks, or the last one did.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn spoken(&self) -> crate::core::era::Spoken {
         self.spoken
     }
 
     /// Requests of the library's own whose answers nobody waits for.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn owed_to_nobody(&self) -> usize {
         self.client.as_deref().map_or(0, Client::owed_to_nobody)
     }
