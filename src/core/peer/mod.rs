@@ -236,8 +236,9 @@ impl Peer {
                 self.push_last_close(ctx, CloseReason::ClosedByHost, Some(*conn));
                 State::Closed
             }
-            State::Starting { conn, start: Start { doom: Some(_), .. } } => {
-                // It is being ended already: the ladder that runs is the shorter one.
+            State::Starting { mut conn, start: Start { doom: Some(_), .. } } => {
+                // It is being ended already: the ladder that runs is the shorter one. Nobody is told of room that has no use.
+                conn.owes_writable = false;
                 self.queue.push(Event::Drain { asked: false });
                 State::Closing { conn }
             }
