@@ -259,6 +259,22 @@ fn z02_a_writable_that_is_owed_comes_through() {
 }
 
 #[test]
+fn l10_a_close_of_a_life_that_is_dying_already_leaves_no_room_to_be_told_of() {
+    let client = ClientPolicy { max_in_flight: 1, probe_timeout: ms(1_000), ..ClientPolicy::default() };
+    let mut caller = begun(Policy { client, ..of(Mode::Auto) });
+    let id = caller.call("tools/call");
+    assert_eq!(caller.ask("tools/call", "{}"), Err("TOO_MANY"));
+    // Whether it is one that leaves at the probe (Z2) is not known before its exit: it is STARTING still, and ends already.
+    caller.stdout_ends(None, Some(StdinReport { unread: 0, hung_up: false }));
+    assert_eq!(caller.state(), StateName::Starting);
+    caller.close();
+    caller.cancel(id).unwrap();
+    caller.exit(0, 0);
+    let told = caller.take_unlogged();
+    assert!(told.starts_with("D") && !told.split(", ").any(|event| event == "W"), "{told}");
+}
+
+#[test]
 fn z05_a_late_answer_is_dropped_and_a_server_it_has_locked_is_asked_once_more() {
     let mut caller = begun(of(Mode::Auto));
     caller.advance(1_000);
