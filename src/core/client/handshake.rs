@@ -73,8 +73,11 @@ pub fn judge_probe(reply: Answered<'_>) -> Verdict {
             (_, None) => Verdict::Legacy,
         };
     }
-    // A server of the present era must not be asked for an older one (the error says so itself).
-    if versions.iter().any(|version| is_modern(version)) {
+    // Having refused ours with the error of the present era it must not be asked for an older one. One that answers, and names a
+    // revision of the older era as what it speaks too, offers it.
+    let offered =
+        matches!(reply, Answered::Result(_)) && versions.iter().any(|version| Revision::of(version).is_some());
+    if !offered && versions.iter().any(|version| is_modern(version)) {
         let mut text = "the server speaks no version that is spoken here: ".to_owned();
         escape_into(&mut text, versions.join(", ").as_bytes(), SHOWN);
         return Verdict::Foreign(text);
@@ -228,10 +231,14 @@ mod tests {
             r#"{"supportedVersions":[1]}"#,
             r#"{"supportedVersions":[]}"#,
             r#"{"supportedVersions":["2025-11-25","2024-11-05"],"capabilities":{}}"#,
+            r#"{"supportedVersions":["2027-01-01","2025-11-25"],"capabilities":{}}"#,
         ] {
             assert_eq!(result(legacy), Verdict::Legacy, "{legacy}");
         }
-        assert!(matches!(result(r#"{"supportedVersions":["2027-01-01"],"capabilities":{}}"#), Verdict::Foreign(_)));
+        for foreign in [r#"["2027-01-01"]"#, r#"["2027-01-01","2024-01-01"]"#] {
+            let text = format!(r#"{{"supportedVersions":{foreign},"capabilities":{{}}}}"#);
+            assert!(matches!(result(&text), Verdict::Foreign(_)), "{text}");
+        }
 
         for code in [-32601, -32602, -32600, -32700, -32603, 0, -32020, -32021, -32000, 1] {
             assert_eq!(error(code, r#"{"supported":["2026-07-28"]}"#), Verdict::Legacy, "{code}");
